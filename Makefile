@@ -1,0 +1,41 @@
+# Two commands: `make demo` shows what selc does, `make test` checks it. Both set up .venv by themselves.
+PYTHON ?= python3
+TORCH  ?= 2.13.0
+PY     := .venv/bin/python
+PIP    := $(PY) -m pip --disable-pip-version-check install --quiet
+
+# The pins hold for Python 3.11; other versions resolve freely, but never past the torch that is asked for.
+PINS := $(shell $(PYTHON) -c 'import sys; print("constraints.txt" if sys.version_info[:2] == (3, 11) else "")')
+# Exported, so that it also holds inside pip's build environments.
+ifneq ($(PINS),)
+export PIP_CONSTRAINT := $(CURDIR)/$(PINS)
+endif
+# Two torch processes with two threads each on two cores are slower than with one.
+export OMP_NUM_THREADS ?= 1
+
+demo: .venv/demo-ok ; .venv/bin/selc demo --out runs/demo --overwrite
+test: .venv/ok check ; $(PY) -m pytest
+check: .venv/ok
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	$(PY) -m pytest -n 0 tests/test_layers.py
+bench: .venv/ok ; $(PY) benchmarks/overhead.py
+clean: ; rm -rf .venv runs .mypy_cache .ruff_cache .pytest_cache
+
+# `+cpu` first: it takes the CPU build where one is offered and fails at once where none is, instead of
+# starting a download of gigabytes; the plain number is the fallback outside CI.
+.venv/torch-ok: constraints.txt
+	@case "$(CURDIR)" in *" "*) echo "The folder's path must not contain a space (pip splits constraint paths there); got '$(CURDIR)'. Move the checkout."; exit 2;; esac
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python must be 3.11 or newer; got $$($(PYTHON) --version). Run: make PYTHON=python3.11"; exit 2; }
+	@echo "Setting up .venv (about a minute the first time) ..."
+	@$(PYTHON) -m venv .venv
+	@$(PIP) "torch==$(TORCH)+cpu" 2>/dev/null || { test -z "$$CI" && $(PIP) "torch==$(TORCH)"; }
+	@touch $@
+.venv/demo-ok: .venv/torch-ok pyproject.toml
+	@$(PIP) -e ".[sklearn,report]"
+	@touch $@
+.venv/ok: .venv/torch-ok pyproject.toml
+	@$(PIP) -e ".[dev]"
+	@touch $@ .venv/demo-ok
+.PHONY: demo test check bench clean

@@ -1,0 +1,51 @@
+"""Train on noisy labels; get a robust model and the corrected labels.
+
+The names below are loaded when they are first used: ``import selc`` alone does not import torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from selc.core import IndexedDataset as IndexedDataset
+    from selc.core import SELCLoss as SELCLoss
+    from selc.core import Store as Store
+    from selc.core import soft_cross_entropy as soft_cross_entropy
+    from selc.errors import SelcError as SelcError
+    from selc.methods import Method as Method
+    from selc.run import Config as Config
+    from selc.run import RunFolder as RunFolder
+    from selc.run import fit as fit
+    from selc.run import resume as resume
+    from selc.train import Plan as Plan
+    from selc.types import Outcome as Outcome
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "IndexedDataset": "selc.core",
+    "SELCLoss": "selc.core",
+    "Store": "selc.core",
+    "soft_cross_entropy": "selc.core",
+    "SelcError": "selc.errors",
+    "Method": "selc.methods",
+    "Config": "selc.run",
+    "RunFolder": "selc.run",
+    "fit": "selc.run",
+    "resume": "selc.run",
+    "Plan": "selc.train",
+    "Outcome": "selc.types",
+}
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'selc' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,215 @@
+"""The loss of SELC (Eq. 3 to 6 of the paper), for people with their own training loop.
+
+Yangdi Lu and Wenbo He: SELC: Self-Ensemble Label Correction Improves Learning with Noisy Labels. IJCAI 2022.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from selc.core.store import Store
+from selc.errors import ConfigError, InputError
+
+Option = Literal["I", "II"]
+
+
+def soft_cross_entropy(outputs: Tensor, target: Tensor) -> Tensor:
+    """Cross entropy -sum_c t_c log p_c of each sample, [B]; in fp32 whatever the outputs were computed in."""
+    log_p = F.log_softmax(outputs if outputs.dtype == torch.float64 else outputs.float(), dim=-1)
+    return -(target * log_p).sum(dim=-1)
+
+
+def checked_labels(labels: Tensor, num_classes: int) -> Tensor:
+    """``labels`` as int64 [N], or an error that says what is wrong with them."""
+    labels = torch.as_tensor(labels)
+    if labels.dtype == torch.bool or labels.is_floating_point() or labels.is_complex():
+        raise InputError(f"labels must be integers; got {labels.dtype}. Convert them to class numbers first.")
+    if labels.dim() != 1 or labels.numel() == 0:
+        raise InputError(f"labels must be a non-empty vector [N]; got shape {tuple(labels.shape)}.")
+    labels = labels.long()
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= num_classes:
+        raise InputError(
+            f"labels must be in 0..{num_classes - 1} for {num_classes} classes; "
+            f"got values from {low} to {high}. Number the classes from 0."
+        )
+    return labels
+
+
+def check_alpha(alpha: float) -> float:
+    if not 0.0 <= alpha < 1.0:
+        raise ConfigError(
+            f"alpha must be in [0, 1); got {alpha}. It is the weight of the old target; the paper uses 0.9."
+        )
+    return alpha
+
+
+def check_start(start: float) -> float:
+    if not start >= 0:
+        raise ConfigError(f"start must be at least 0; got {start}. It is the number of epochs of plain CE.")
+    return start
+
+
+def check_option(option: Option) -> Option:
+    if option not in ("I", "II"):
+        raise ConfigError(f"option must be 'I' or 'II', as in the paper; got {option!r}.")
+    return option
+
+
+def handed_out(rows: Tensor, given: Tensor) -> Tensor:
+    """Rows of an ensemble that started at zero, scaled to sum to one; a row without an update is ``given``.
+
+    After k updates such a row sums to 1 - alpha^k (Eq. 3), so the division needs no count of updates.
+    """
+    total = rows.sum(dim=1, keepdim=True)
+    return torch.where(total > 0, rows / total.clamp_min(torch.finfo(rows.dtype).tiny), given)
+
+
+def confidence_weights(target: Tensor) -> Tensor:
+    """The weight max_c t_c of self-adaptive training (Huang et al. 2020), scaled to a mean of one."""
+    weight = target.max(dim=1).values
+    return weight / weight.mean()
+
+
+class SELCLoss(nn.Module):
+    """Cross entropy for ``start`` epochs, then cross entropy against a running average of label and prediction.
+
+        t <- alpha t + (1 - alpha) p      loss = -sum_c t_c log p_c
+
+    ``loss = criterion(logits, labels, index)`` where ``index`` is the place of each sample in the dataset
+    (see `IndexedDataset`). Call ``criterion.set_epoch(e)`` before each epoch, counted from 0; ``e`` and ``start``
+    may have a fraction. In eval mode and under ``no_grad`` nothing is written. k in Eq. 5 counts a sample's
+    updates. Option I (Eq. 3) leaves the given label out: its rows start at zero and sum to 1 - alpha^k, in the
+    table and in the loss, as in the paper; ``targets`` divides by that sum.
+
+    ``weighted`` adds the per-sample weight of self-adaptive training. ``repeats`` says what an index that comes
+    twice in an epoch means: an ``"error"``, or ``"once"`` (only its first visit counts), the default under several
+    processes, whose samplers pad. The checks of index and labels cost one synchronisation per step on a GPU.
+    """
+
+    labels: Tensor
+    visits: Tensor
+
+    def __init__(
+        self,
+        labels: Tensor,
+        num_classes: int,
+        alpha: float = 0.9,
+        *,
+        start: float,
+        option: Option = "II",
+        weighted: bool = False,
+        repeats: Literal["error", "once"] | None = None,
+        reduction: Literal["mean", "none"] = "mean",
+    ) -> None:
+        super().__init__()
+        if repeats not in (None, "error", "once"):
+            raise ConfigError(f"repeats must be 'error' or 'once'; got {repeats!r}.")
+        if reduction not in ("mean", "none"):
+            raise ConfigError(f"reduction must be 'mean' or 'none'; got {reduction!r}.")
+        labels = checked_labels(labels, num_classes)
+        self.alpha, self.start, self.option = check_alpha(alpha), check_start(start), check_option(option)
+        self.weighted, self.repeats, self.reduction = weighted, repeats, reduction
+        self.num_classes, self.epoch = num_classes, 0.0
+        # Option II starts as the given labels (Eq. 4), Option I as zeros (Eq. 3).
+        self.store = Store.from_labels(labels, num_classes) if option == "II" else Store(len(labels), num_classes)
+        self.register_buffer("labels", labels.clone())
+        self.register_buffer("visits", torch.zeros(len(labels), dtype=torch.int16))  # of each row in this epoch
+
+    def set_epoch(self, epoch: float) -> None:
+        """Say which epoch comes next (or, with a fraction, how far it is)."""
+        if int(epoch) != int(self.epoch):
+            self.visits.zero_()
+        self.epoch = float(epoch)
+
+    def forward(self, outputs: Tensor, labels: Tensor, index: Tensor) -> Tensor:
+        index, labels = index.to(self.labels.device), labels.to(self.labels.device)
+        self._check(outputs, labels, index)
+        writes = self.training and torch.is_grad_enabled()
+        fresh = self._count_visits(index) if writes else None
+        if self.epoch < self.start:
+            target = F.one_hot(labels, self.num_classes).float()
+            return self._reduce(soft_cross_entropy(outputs, target.to(outputs.device)))
+        if writes:
+            p = outputs.detach().float().softmax(dim=-1).to(index.device)
+            self.store.ema(index[fresh], p[fresh], self.alpha)
+        target = self.store.read(index).to(outputs.device)
+        loss = soft_cross_entropy(outputs, target)
+        return self._reduce(confidence_weights(target) * loss if self.weighted else loss)
+
+    @property
+    def targets(self) -> Tensor:
+        """The soft target of every sample, [N, C]; rows sum to one."""
+        return torch.cat(list(self._handed_out()))
+
+    @property
+    def corrected_labels(self) -> Tensor:
+        """The class with the largest target for every sample, [N]."""
+        return torch.cat([rows.argmax(dim=1) for rows in self._handed_out()])
+
+    def _handed_out(self) -> Iterator[Tensor]:
+        for index, rows in self.store.blocks():
+            given = F.one_hot(self.labels[index], self.num_classes).float()
+            yield handed_out(rows, given) if self.option == "I" else rows
+
+    def _reduce(self, loss: Tensor) -> Tensor:
+        return loss.mean() if self.reduction == "mean" else loss
+
+    def _count_visits(self, index: Tensor) -> Tensor | slice:
+        """Count this visit of each row; return which of them are the first of the epoch."""
+        before = self.visits[index]
+        self.visits.index_add_(0, index, torch.ones_like(index, dtype=torch.int16))
+        repeated = self.visits[index] > 1
+        if not bool(repeated.any()):
+            return slice(None)
+        if not self._repeats_count_once():
+            self.visits.index_add_(0, index, -torch.ones_like(index, dtype=torch.int16))
+            raise InputError(
+                f"an index must come once per epoch; got {int(index[repeated][0])} again in epoch "
+                f"{int(self.epoch)}. Call set_epoch before each epoch; if the sampler repeats samples on "
+                "purpose, pass repeats='once'."
+            )
+        place = torch.arange(len(index), device=index.device)
+        _, group = torch.unique(index, return_inverse=True)
+        first = place.new_full((len(index),), len(index)).scatter_reduce(0, group, place, "amin")
+        return (before == 0) & (first[group] == place)
+
+    def _repeats_count_once(self) -> bool:
+        if self.repeats is not None:
+            return self.repeats == "once"
+        return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+    def _check(self, outputs: Tensor, labels: Tensor, index: Tensor) -> None:
+        B, N = len(index), len(self.labels)
+        if outputs.shape != (B, self.num_classes) or labels.shape != (B,) or index.shape != (B,) or B == 0:
+            raise InputError(
+                f"outputs, labels and index must be [B, {self.num_classes}], [B] and [B]; "
+                f"got {list(outputs.shape)}, {list(labels.shape)} and {list(index.shape)}."
+            )
+        low, high = (int(v) for v in index.aminmax())
+        if low < 0 or high >= N:
+            raise InputError(
+                f"index must be in 0..{N - 1}, the rows of the label table; got {low if low < 0 else high}. "
+                "Give SELCLoss the labels of the whole training set, in the order of the dataset."
+            )
+        wrong = self.labels[index] != labels
+        if bool(wrong.any()):
+            raise InputError(
+                f"labels must be those of the table at index; got {int(wrong.sum())} of {B} that differ. "
+                "The index must be the place in the dataset, not in the batch: wrap the dataset in IndexedDataset."
+            )
+
+    def get_extra_state(self) -> Tensor:
+        return torch.tensor(self.epoch, dtype=torch.float64)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self.epoch = float(state)
+
+    def extra_repr(self) -> str:
+        return f"num_classes={self.num_classes}, alpha={self.alpha}, start={self.start}, option={self.option!r}"

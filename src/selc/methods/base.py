@@ -1,0 +1,92 @@
+"""The nine verbs of a method, and the registry. The defaults are plain cross entropy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from selc.core.loss import soft_cross_entropy
+from selc.core.store import Store
+from selc.registry import Registry
+from selc.types import Batch, Outcome, Step, Sweep, TrainSet
+
+Net = Callable[[int], nn.Module]  # number of outputs -> a fresh network
+
+
+class Train(Protocol):
+    """Runs one stage of training; a method with several stages calls it several times."""
+
+    def __call__(self, method: Method, data: TrainSet, *, model: nn.Module | None = None, **changes: Any) -> Outcome:
+        """Train ``method`` on ``data``, in a fresh network or on with ``model``.
+
+        ``changes`` replace settings of the run's plan for this stage: ``epochs``, ``lr``, ``schedule``, ...
+        """
+
+
+class Method(nn.Module):
+    """What the loss is and what is remembered. It never owns an optimizer, a device, a loader or a log.
+
+    A constructor stores its arguments under their names and nothing else; all of them are keyword-only, have a
+    default that a configuration file can hold, and are the method's options. State that changes is a buffer
+    or a `Store` made in ``setup``.
+    """
+
+    family: ClassVar[str] = "loss"
+    keeps_belief: ClassVar[bool] = False  # ``belief`` reads what the method keeps and needs no sweep
+
+    def build(self, net: Net, num_classes: int) -> nn.Module:
+        """The network or networks to train, and how many outputs they have."""
+        return net(num_classes)
+
+    def setup(self, data: TrainSet) -> None:
+        """Allocate per-sample state; keep a handle on what must be read later."""
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """The loss of each sample, [B], or of the whole batch, []."""
+        return soft_cross_entropy(outputs, batch.target)
+
+    def step(self, model: nn.Module, batch: Batch) -> Step:
+        """How a batch meets the model."""
+        outputs = model(batch.x)
+        return Step(self.loss(outputs, batch), outputs)
+
+    def end_epoch(self, epoch: int, sweep: Sweep) -> None:
+        """Relabel, refit, reselect."""
+
+    def select(self) -> Tensor | None:
+        """The rows of the next epoch; None = all."""
+        return None
+
+    def log_probs(self, outputs: Tensor) -> Tensor:
+        """Outputs to log class probabilities, [B, C]: safe to take a loss of, where probabilities are not."""
+        return F.log_softmax(outputs.float(), dim=-1)
+
+    def probs(self, outputs: Tensor) -> Tensor:
+        """Outputs to class probabilities, [B, C]; rows sum to one."""
+        return self.log_probs(outputs).exp()
+
+    def belief(self, sweep: Sweep) -> Store:
+        """The labels that the method now believes, [N, C]; by default the network's probabilities."""
+        return sweep()
+
+    def fit(self, data: TrainSet, train: Train) -> Outcome:
+        """The whole training: one stage, unless a method says otherwise."""
+        return train(self, data)
+
+
+METHODS: Registry[Callable[..., Method]] = Registry("method")
+
+
+def create(name: str, options: Mapping[str, Any] | None = None) -> Method:
+    """A method by name, with checked options."""
+    return METHODS[name](**METHODS.checked(name, options or {}))
+
+
+def detached_probs(method: Method, outputs: Tensor) -> Tensor:
+    """Class probabilities for the memory: no gradient passes through what is remembered."""
+    with torch.no_grad():
+        return method.probs(outputs)

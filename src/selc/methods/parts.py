@@ -1,0 +1,82 @@
+"""Pieces that several methods share."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from selc.core.loss import handed_out
+from selc.core.store import Store
+from selc.types import Batch, Labels
+
+
+def label_store(labels: Labels) -> Store:
+    """A table that starts as the given labels."""
+    store = Store(len(labels), labels.num_classes).to(labels.hard.device)
+    for index, rows in labels.blocks():
+        store.write(index, rows)
+    return store
+
+
+def normalised(store: Store, labels: Labels) -> Store:
+    """A copy of an ensemble that started at zero, as targets: rows sum to one, rows without an update are given."""
+    result = Store(len(store), store.columns).to(store.table.device)
+    for index, rows in store.blocks():
+        result.write(index, handed_out(rows, labels.read(index)))
+    return result
+
+
+class History(nn.Module):
+    """The probabilities of the last ``window`` epochs; epochs that have not come yet are zeros."""
+
+    def __init__(self, rows: int, columns: int, window: int) -> None:
+        super().__init__()
+        self.epochs = nn.ModuleList(Store(rows, columns) for _ in range(window))
+
+    def write(self, epoch: int, index: Tensor, rows: Tensor) -> None:
+        slot = self.epochs[epoch % len(self.epochs)]
+        assert isinstance(slot, Store)
+        slot.write(index, rows)
+
+    def mean(self, index: Tensor) -> Tensor:
+        rows = [slot.read(index) for slot in self.epochs if isinstance(slot, Store)]
+        return torch.stack(rows).mean(0)
+
+
+def partners(shard: Tensor) -> Tensor:
+    """For each place in a batch another place of the same shard, each taken once.
+
+    The order of a batch is random already, so the next one in the cycle of the shard is a random partner.
+    """
+    order = shard.argsort(stable=True)
+    sorted_shard = shard[order]
+    following = order.roll(-1)
+    last = sorted_shard != sorted_shard.roll(-1)
+    last[-1] = True
+    following[last] = order[torch.searchsorted(sorted_shard, sorted_shard[last])]
+    return torch.empty_like(order).scatter_(0, order, following)
+
+
+def mixup(batch: Batch, concentration: float) -> tuple[Tensor, Tensor]:
+    """Inputs and targets mixed with a partner's, by one weight from Beta(a, a) for the batch (Zhang et al. 2018)."""
+    if concentration == 0:
+        return batch.x, batch.target
+    weight = np.random.default_rng(batch.seed).beta(concentration, concentration)
+    partner = partners(batch.shard)
+    x = weight * batch.x + (1 - weight) * batch.x[partner]
+    return x, weight * batch.target + (1 - weight) * batch.target[partner]
+
+
+class Pair(nn.Module):
+    """Two networks side by side; their outputs are stacked, [2, B, C].
+
+    The sum of their losses gives each the same step as an optimizer of its own would.
+    """
+
+    def __init__(self, first: nn.Module, second: nn.Module) -> None:
+        super().__init__()
+        self.first, self.second = first, second
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([self.first(x), self.second(x)])

@@ -1,0 +1,40 @@
+"""Huang, Zhang and Zhang: Self-Adaptive Training: beyond Empirical Risk Minimization. NeurIPS 2020."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from selc.core.loss import check_alpha, check_start, confidence_weights, soft_cross_entropy
+from selc.core.store import Store
+from selc.methods.base import METHODS, Method, detached_probs
+from selc.methods.parts import label_store
+from selc.types import Batch, Sweep, TrainSet
+
+
+@METHODS.register("sat")
+class SAT(Method):
+    """Self-adaptive training: the targets of SELC, and samples weighted by how sure their target is.
+
+        t <- alpha t + (1 - alpha) p      w = max_c t_c      L = sum_i w_i H(t_i, p_i) / sum_i w_i
+
+    Deviations: ``start`` is 60 of 200 epochs in the paper; here its default is that of SELC.
+    """
+
+    family = "memory"
+    keeps_belief = True
+
+    def __init__(self, *, start: float = 10, alpha: float = 0.9) -> None:
+        super().__init__()
+        self.start, self.alpha = check_start(start), check_alpha(alpha)
+
+    def setup(self, data: TrainSet) -> None:
+        self.store = label_store(data.labels)
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        if batch.clock < self.start:
+            return soft_cross_entropy(outputs, batch.target)
+        target = self.store.ema(batch.index, detached_probs(self, outputs), self.alpha)
+        return confidence_weights(target) * soft_cross_entropy(outputs, target)
+
+    def belief(self, sweep: Sweep) -> Store:
+        return self.store

@@ -1,0 +1,43 @@
+"""Two small networks, in plain torch modules: their weights load without selc."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+
+from torch import nn
+
+from selc.errors import ConfigError
+from selc.nets.base import NETS
+
+
+@NETS.register("mlp")
+def mlp(num_classes: int, shape: tuple[int, ...], *, hidden: tuple[int, ...] = (512, 512)) -> nn.Module:
+    """Fully connected layers with ReLU, 512-512 by default; takes inputs of any shape."""
+    layers: list[nn.Module] = [nn.Flatten()]
+    width = math.prod(shape)
+    for size in hidden:
+        layers += [nn.Linear(width, size), nn.ReLU()]
+        width = size
+    return nn.Sequential(OrderedDict(features=nn.Sequential(*layers), head=nn.Linear(width, num_classes)))
+
+
+@NETS.register("cnn")
+def cnn(num_classes: int, shape: tuple[int, ...], *, width: int = 32) -> nn.Module:
+    """Three blocks of 3 x 3 convolution, batch norm and ReLU; takes images of 4 pixels and more."""
+    if len(shape) != 3 or min(shape[1:]) < 4:
+        raise ConfigError(
+            f"net 'cnn' needs images [channels, height, width] of at least 4 x 4; got inputs of shape "
+            f"{list(shape)}. Use --net mlp."
+        )
+    layers: list[nn.Module] = []
+    channels = shape[0]
+    for stage, size in enumerate((width, 2 * width, 4 * width)):
+        layers += [
+            nn.Conv2d(channels, size, 3, stride=1 if stage == 0 else 2, padding=1, bias=False),
+            nn.BatchNorm2d(size),
+            nn.ReLU(),
+        ]
+        channels = size
+    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    return nn.Sequential(OrderedDict(features=nn.Sequential(*layers), head=nn.Linear(channels, num_classes)))

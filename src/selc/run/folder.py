@@ -1,0 +1,190 @@
+"""The run folder: everything that a run leaves behind, each file whole or not at all.
+
+config.toml             every setting, loadable again
+environment.json        versions, commit, threads
+noise.npz, noise.json   given labels, true labels where known; rate, matrix, hash
+metrics.jsonl           one line per epoch
+stage-K/                checkpoint and recorded losses of each stage
+model.safetensors       the trained weights, for plain PyTorch
+corrected_labels.csv    one row per sample
+targets.safetensors     soft targets and the network's probabilities
+summary.json            the results; it is written last and says that the run is finished
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import selc
+from selc.errors import RunFolderError
+from selc.files import read_json, read_tensors, write_json, write_tensors, write_text, write_whole
+from selc.noise import Noise
+from selc.run.config import Config
+from selc.types import Outcome
+
+
+class RunFolder:
+    """A folder that holds one run."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+
+    @classmethod
+    def create(
+        cls, path: Path | str, config: Config, noise: Noise, true: Tensor | None, classes: Sequence[str]
+    ) -> RunFolder:
+        """Write what is known before the first batch. A folder that holds anything is left alone."""
+        run = cls(path)
+        if run.path.exists() and (not run.path.is_dir() or any(run.path.iterdir())):
+            raise RunFolderError(
+                f"--out must be a new or an empty folder; got {run.path}, which holds something already. "
+                f"Go on with `selc resume {run.path}`, or choose another folder."
+            )
+        config.save(run.path / "config.toml")
+        write_json(run.path / "environment.json", environment())
+        arrays = {"given": noise.labels.numpy(), "classes": np.array(classes, dtype=np.str_)}
+        if true is not None:
+            arrays["true"] = true.numpy()
+        write_whole(run.path / "noise.npz", lambda p: _save_npz(p, arrays))
+        about = {"rate": noise.rate if true is not None else None, "sha256": noise.digest}
+        write_json(run.path / "noise.json", {**about, "transition_matrix": noise.matrix.tolist()})
+        return run
+
+    @classmethod
+    def open(cls, path: Path | str) -> RunFolder:
+        run = cls(path)
+        if not (run.path / "config.toml").is_file():
+            raise RunFolderError(f"{run.path} must be the folder of a run; got one without a config.toml.")
+        return run
+
+    @property
+    def config(self) -> Config:
+        return Config.load(self.path / "config.toml")
+
+    @property
+    def finished(self) -> bool:
+        return (self.path / "summary.json").exists()
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        if not self.finished:
+            raise RunFolderError(
+                f"{self.path} must be a finished run; got one that is not. Run `selc resume {self.path}`."
+            )
+        result: dict[str, Any] = read_json(self.path / "summary.json")
+        return result
+
+    @property
+    def given(self) -> Tensor:
+        return torch.from_numpy(self._noise()["given"])
+
+    @property
+    def true(self) -> Tensor | None:
+        """The true labels, where they are known: to score a finished run, never to train."""
+        labels = self._noise().get("true")
+        return None if labels is None else torch.from_numpy(labels)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return tuple(str(name) for name in self._noise()["classes"])
+
+    def targets(self) -> Tensor:
+        """The soft targets of the finished run, [N, C]."""
+        return read_tensors(self.path / "targets.safetensors")["target"]
+
+    def stages(self) -> list[Path]:
+        return sorted(self.path.glob("stage-*"), key=lambda p: int(p.name.removeprefix("stage-")))
+
+    def history(self) -> list[dict[str, Any]]:
+        """One entry per epoch of every stage, from the checkpoints."""
+        manifests = [stage / "manifest.json" for stage in self.stages()]
+        return [entry for m in manifests if m.exists() for entry in read_json(m)["history"]]
+
+    def records(self, stage: int = 0) -> tuple[Tensor, Tensor]:
+        """Losses and predictions of a stage's training pass, [E, N] each."""
+        folder = self.path / f"stage-{stage}"
+        if not (folder / "manifest.json").exists():
+            raise RunFolderError(f"{self.path} must have saved an epoch of stage {stage}; got none yet.")
+        epochs = len(read_json(folder / "manifest.json")["history"])
+        files = [read_tensors(folder / "records" / f"epoch-{e:04d}.safetensors") for e in range(epochs)]
+        return torch.stack([f["losses"] for f in files]), torch.stack([f["predictions"] for f in files])
+
+    def write_metrics(self) -> None:
+        write_text(self.path / "metrics.jsonl", "".join(json.dumps(e) + "\n" for e in self.history()))
+
+    def write_results(self, outcome: Outcome, summary: dict[str, Any]) -> None:
+        """Write what the run was for; the summary last."""
+        write_tensors(self.path / "model.safetensors", {k: v.clone() for k, v in outcome.model.state_dict().items()})
+        target = outcome.target.full().cpu()
+        write_tensors(self.path / "targets.safetensors", {"target": target, "probs": outcome.probs.full()})
+        write_text(self.path / "corrected_labels.csv", labels_csv(self.given, target, self.classes))
+        self.write_metrics()
+        write_json(self.path / "summary.json", summary)
+
+    def _noise(self) -> dict[str, Any]:
+        try:
+            with np.load(self.path / "noise.npz", allow_pickle=False) as arrays:
+                return dict(arrays)
+        except (OSError, ValueError) as error:
+            raise RunFolderError(f"{self.path / 'noise.npz'} must hold the labels of the run; got: {error}.") from None
+
+
+def labels_csv(given: Tensor, target: Tensor, classes: Sequence[str]) -> str:
+    """One row per sample, in the order of the data."""
+    confidence, corrected = target.max(dim=1)
+    names = list(classes)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["sample_id", "given_label", "corrected_label", "confidence"])
+    rows = zip(given.tolist(), corrected.tolist(), confidence.tolist(), strict=True)
+    writer.writerows((i, names[g], names[c], f"{s:.4f}") for i, (g, c, s) in enumerate(rows))
+    return text.getvalue()
+
+
+def environment() -> dict[str, Any]:
+    """What the result may depend on beside the configuration."""
+    return {
+        "selc": selc.__version__,
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "platform": platform.platform(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _commit() -> str | None:
+    """The commit of selc's own checkout, with a mark if files were changed; None if it is installed otherwise."""
+    package = Path(selc.__file__).parent
+    git = ["git", "-C", str(package)]
+    try:
+        top = subprocess.run([*git, "rev-parse", "--show-toplevel"], capture_output=True, text=True, timeout=5)
+        if top.returncode != 0 or not os.path.samefile(Path(top.stdout.strip()) / "src" / "selc", package):
+            return None
+        text = subprocess.run(
+            [*git, "describe", "--always", "--dirty", "--abbrev=12"],
+            capture_output=True,
+            text=True,
+            timeout=5,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return text.stdout.strip() or None
+
+
+def _save_npz(path: Path, arrays: dict[str, Any]) -> None:
+    with open(path, "wb") as file:  # by handle: by name, numpy would add an ending
+        np.savez_compressed(file, **arrays)

@@ -1,0 +1,170 @@
+"""The training loop. It reads top to bottom: order, batch, method, optimizer, record; then the end of the epoch."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from selc.core.seeding import seed_of
+from selc.errors import TrainingError
+from selc.methods.base import Method
+from selc.train.checkpoint import Checkpoint, pack, pack_optimizer, unpack, unpack_optimizer
+from selc.train.evaluate import Evaluator, TrainSweep
+from selc.train.order import deal, epoch_batches
+from selc.train.plan import Plan
+from selc.train.progress import Progress
+from selc.train.record import Record
+from selc.types import Batch, EvalSet, Outcome, TrainSet
+
+
+@dataclass
+class Stage:
+    """One training of one model by one method, from its first epoch or from where it was saved."""
+
+    number: int
+    method: Method
+    data: TrainSet
+    model: nn.Module
+    plan: Plan
+    tests: Mapping[str, EvalSet]
+    val: EvalSet | None
+    checkpoint: Checkpoint | None
+    progress: Progress
+
+    def run(self) -> Outcome:
+        method, data, model, plan = self.method, self.data, self.model, self.plan
+        device = plan.torch_device()
+        evaluator = Evaluator(model, method, device, plan.autocast_dtype(device))
+        sweep = TrainSweep(evaluator, data)
+        if evaluator.images:
+            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        forward = cast(nn.Module, torch.compile(model)) if plan.compile else model
+        optimizer = plan.make_optimizer(model)
+        folder = self.checkpoint.folder / "records" if self.checkpoint else None
+        record = Record(len(data), data.num_classes, device, folder)
+        seed = seed_of(plan.seed, self.number)
+        shard = deal(len(data), seed, plan.shards)
+        shard_here = shard.to(device)
+        history, best = self.resume(optimizer)
+
+        rows = len(data) if data.rows is None else len(data.rows)
+        if rows < plan.batch_size:
+            self.progress.notice(f"batch_size {plan.batch_size} is more than the {rows} samples: one batch holds all.")
+        self.progress.begin_stage(self.number, plan.epochs, len(history), rows)
+
+        for epoch in range(len(history), plan.epochs):
+            began = time.perf_counter()
+            torch.manual_seed(seed_of(seed, "epoch", epoch))  # for what draws by itself, such as dropout
+            rate = plan.rate(epoch)
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            chosen = method.select()
+            batches = epoch_batches(
+                shard, data.rows if chosen is None else chosen, plan.batch_size, seed, epoch, device
+            )
+            model.train()
+            record.begin()
+            losses: list[Tensor] = []
+            inputs = data.inputs.stream(batches, seed=seed_of(seed, "augment", epoch))
+            for number, (index, x) in enumerate(zip(batches, inputs, strict=True)):
+                batch = Batch(
+                    x=evaluator.prepared(x),
+                    target=data.labels.read(index),
+                    index=index,
+                    clock=epoch + number / len(batches),
+                    seed=seed_of(seed, "batch", epoch, number),
+                    shard=shard_here.index_select(0, index),
+                )
+                with evaluator.autocast():
+                    step = method.step(forward, batch)
+                loss = step.loss.mean()
+                optimizer.zero_grad(set_to_none=True)
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+                losses.append(loss.detach())
+                if step.outputs is not None:
+                    record.note(method, step.outputs, batch.target, index)
+                self.progress.advance(len(index))
+
+            sweep.forget()
+            mean_loss = float(torch.stack(losses).mean())
+            if not math.isfinite(mean_loss):
+                raise TrainingError(
+                    f"the training loss must stay finite; got {mean_loss} in epoch {epoch}. Lower the learning "
+                    f"rate ({plan.lr} now), or look for extreme values in the inputs."
+                )
+            method.end_epoch(epoch, sweep)
+            seconds = time.perf_counter() - began
+            entry = {
+                "stage": self.number,
+                "epoch": epoch,
+                "lr": rate,
+                "loss": mean_loss,
+                **self.measure(evaluator, sweep, *record.end(epoch)),
+                "seconds": round(seconds, 4),
+                "samples_per_second": round(sum(map(len, batches)) / seconds, 1),
+            }
+            history.append(entry)
+            if self.val is not None and (best is None or entry["val"]["top1"] > best[0]):
+                best = entry["val"]["top1"], pack("best", model)
+            self.save(history, optimizer, best)
+            self.progress.end_epoch(entry)
+
+        if plan.pick == "best-val" and best is not None:
+            model.load_state_dict(unpack("best", best[1]))
+            sweep.forget()
+        return Outcome(model, method.belief(sweep), sweep(), *record.read(plan.epochs), history)
+
+    def measure(self, evaluator: Evaluator, sweep: TrainSweep, losses: Tensor, predictions: Tensor) -> dict[str, Any]:
+        """What an epoch shows: on the training pass, on the labels that the method keeps, on the named sets."""
+        given = self.data.labels.hard
+        entry: dict[str, Any] = {}
+        seen = predictions >= 0
+        if bool(seen.any()):
+            entry["given_loss"] = float(losses[seen].mean())
+            entry["disagree"] = float((predictions[seen] != given.cpu()[seen]).float().mean())
+        if self.method.keeps_belief:
+            entry["changed"] = float((self.method.belief(sweep).argmax() != given).float().mean())
+        for name, data in self.tests.items():
+            entry[name] = evaluator.accuracy(data)
+        if self.val is not None:
+            entry["val"] = evaluator.accuracy(self.val)
+        return entry
+
+    def save(
+        self,
+        history: list[dict[str, Any]],
+        optimizer: torch.optim.Optimizer,
+        best: tuple[float, dict[str, Tensor]] | None,
+    ) -> None:
+        if self.checkpoint is None:
+            return
+        tensors, values = pack_optimizer(optimizer)
+        tensors |= pack("model", self.model) | pack("method", self.method) | (best[1] if best else {})
+        state = {
+            "finished": False,
+            "history": history,
+            "optimizer": values,
+            "best": best[0] if best else None,
+        }
+        self.checkpoint.save(f"state-{len(history):04d}", tensors, state)
+
+    def resume(
+        self, optimizer: torch.optim.Optimizer
+    ) -> tuple[list[dict[str, Any]], tuple[float, dict[str, Tensor]] | None]:
+        """Put the saved state in place; return the history so far and the best epoch's weights."""
+        saved = self.checkpoint.load() if self.checkpoint else None
+        if saved is None:
+            return [], None
+        tensors, state = saved
+        self.model.load_state_dict(unpack("model", tensors))
+        self.method.load_state_dict(unpack("method", tensors))
+        unpack_optimizer(optimizer, tensors, state["optimizer"])
+        best = {k: v for k, v in tensors.items() if k.startswith("best/")}
+        return state["history"], (state["best"], best) if best else None

@@ -1,0 +1,89 @@
+"""The settings of a training, and the learning rate that follows from them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from selc.errors import ConfigError, unknown
+
+
+class Plan(BaseModel):
+    """How to train. The defaults are the paper's for CIFAR (ResNet-34), unless noted."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    epochs: int = Field(200, ge=1)
+    batch_size: int = Field(128, ge=1)
+    lr: float = Field(0.02, gt=0)
+    optimizer: str = "SGD"  # any class of torch.optim
+    optimizer_options: dict[str, Any] = Field(default_factory=dict)  # on top of the two below
+    momentum: float = Field(0.9, ge=0, lt=1)  # for optimizers that have one
+    weight_decay: float = Field(0.001, ge=0)
+    schedule: Literal["constant", "step", "cosine"] = "step"
+    milestones: list[int] = [40, 80]  # epochs after which the step schedule multiplies the rate by gamma
+    gamma: float = Field(0.1, gt=0)
+    shards: int = Field(8, ge=1)  # pieces in which the data are dealt; the order of the data depends on it
+    seed: int = Field(0, ge=0)
+    device: str = "auto"
+    precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on a GPU that has it, else fp32
+    compile: bool = False  # torch.compile: pays on long runs only
+    pick: Literal["last", "best-val"] = "last"  # which epoch's network is the result
+    val_fraction: float = Field(0.0, ge=0, lt=1)  # held out of the (noisy) training set; ours, the paper has none
+
+    @field_validator("optimizer")
+    @classmethod
+    def _known_optimizer(cls, name: str) -> str:
+        known = {n.lower(): n for n in dir(torch.optim) if isinstance(getattr(torch.optim, n), type)}
+        for not_one in ("optimizer", "lbfgs"):  # the base class; and one that needs a closure
+            known.pop(not_one, None)
+        if name.lower() not in known:
+            raise unknown("optimizer", name, known)
+        return known[name.lower()]
+
+    def rate(self, epoch: int) -> float:
+        """The learning rate of an epoch, counted from 0."""
+        if self.schedule == "step":
+            return self.lr * self.gamma ** sum(epoch >= m for m in self.milestones)
+        if self.schedule == "cosine":
+            return 0.5 * self.lr * (1 + math.cos(math.pi * epoch / self.epochs))
+        return self.lr
+
+    def make_optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
+        kind = getattr(torch.optim, self.optimizer)
+        options: dict[str, Any] = {"lr": self.lr, "weight_decay": self.weight_decay}
+        if self.optimizer in ("SGD", "RMSprop"):
+            options["momentum"] = self.momentum
+        try:
+            optimizer: torch.optim.Optimizer = kind(model.parameters(), **(options | self.optimizer_options))
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"optimizer_options must fit torch.optim.{self.optimizer}; got: {error}.") from None
+        return optimizer
+
+    def torch_device(self) -> torch.device:
+        """The device, after "auto" was decided and availability checked."""
+        name = self.device
+        if name == "auto":
+            usable = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+            name = next(kind for kind, there in usable.items() if there)
+        try:
+            device = torch.device(name)
+        except RuntimeError:
+            raise ConfigError(f"device must be auto, cpu, cuda, cuda:N or mps; got {name!r}.") from None
+        missing = (device.type == "cuda" and not torch.cuda.is_available()) or (
+            device.type == "mps" and not torch.backends.mps.is_available()
+        )
+        if missing:
+            raise ConfigError(
+                f"device must be one that torch can use here; got {name!r}, which it cannot. Use --device auto."
+            )
+        return device
+
+    def autocast_dtype(self, device: torch.device) -> torch.dtype | None:
+        """bf16 where asked for, or by default on a GPU that has it; fp32 needs no autocast."""
+        if self.precision == "auto":
+            return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else None
+        return torch.bfloat16 if self.precision == "bf16" else None

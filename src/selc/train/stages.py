@@ -1,0 +1,106 @@
+"""Stages of training: each call is numbered and remembered, so that a method's ``fit`` can be replayed on resume."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from selc.core.seeding import generator, seed_of
+from selc.core.store import Store
+from selc.errors import ConfigError
+from selc.methods.base import Method, Net
+from selc.train.checkpoint import Checkpoint, pack, unpack
+from selc.train.loop import Stage
+from selc.train.plan import Plan
+from selc.train.progress import Progress
+from selc.train.record import Record
+from selc.types import EvalSet, Outcome, TrainSet
+
+
+class Trainer:
+    """Runs a method's stages by one plan; with a folder, every epoch is saved and a second call goes on."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        net: Net,
+        *,
+        tests: Mapping[str, EvalSet] | None = None,
+        val: EvalSet | None = None,
+        folder: Path | None = None,
+        fingerprint: str = "",
+        progress: Progress | None = None,
+    ) -> None:
+        self.plan, self.net, self.folder, self.fingerprint = plan, net, folder, fingerprint
+        self.device = plan.torch_device()
+        self.tests = {name: data.to(self.device) for name, data in (tests or {}).items()}
+        self.val = val.to(self.device) if val is not None else None
+        self.progress = progress or Progress()
+        self.stages = 0
+
+    def fit(self, method: Method, data: TrainSet) -> Outcome:
+        """The whole training of a method."""
+        self.stages = 0
+        data = self._hold_out(data.to(self.device))
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices):  # the caller's own draws stay what they were
+            return method.fit(data, self)
+
+    def __call__(self, method: Method, data: TrainSet, *, model: nn.Module | None = None, **changes: Any) -> Outcome:
+        """One stage: a fresh network or on with ``model``; ``changes`` replace settings of the plan."""
+        number = self.stages
+        self.stages += 1
+        plan = Plan.model_validate(self.plan.model_dump() | changes)
+        checkpoint = None
+        if self.folder is not None:
+            checkpoint = Checkpoint(self.folder / f"stage-{number}", self.fingerprint)
+        if model is None:
+            torch.manual_seed(seed_of(plan.seed, number, "init"))
+            model = method.build(self.net, data.num_classes)
+        model.to(self.device)
+        method.setup(data)
+        method.to(self.device)
+        saved = checkpoint.load() if checkpoint else None
+        if checkpoint is not None and saved is not None and saved[1]["finished"]:
+            return _remembered(*saved, model, data, checkpoint)
+        stage = Stage(number, method, data, model, plan, self.tests, self.val, checkpoint, self.progress)
+        outcome = stage.run()
+        if checkpoint is not None:
+            tensors = pack("model", outcome.model) | pack("target", outcome.target) | pack("probs", outcome.probs)
+            checkpoint.save("outcome", tensors, {"finished": True, "history": outcome.history})
+        return outcome
+
+    def _hold_out(self, data: TrainSet) -> TrainSet:
+        """Set aside a share of the training rows to choose the epoch by, unless a set was given for that."""
+        if self.plan.pick == "best-val" and self.val is None and self.plan.val_fraction == 0:
+            raise ConfigError("pick 'best-val' needs a validation set; got none. Set val_fraction, such as 0.1.")
+        if self.val is not None or self.plan.val_fraction == 0:
+            return data
+        order = torch.randperm(len(data), generator=generator("hold out", self.plan.seed))
+        held = max(1, int(self.plan.val_fraction * len(data)))
+        val, rows = order[:held].sort().values, order[held:].sort().values
+        if len(rows) == 0:
+            raise ConfigError(f"val_fraction must leave rows to train on; got {self.plan.val_fraction}.")
+        self.val = EvalSet(data.inputs, data.labels.hard.cpu()[val], val).to(self.device)
+        return replace(data, rows=rows.to(self.device))
+
+
+def _remembered(
+    tensors: Mapping[str, Tensor],
+    state: Mapping[str, Any],
+    model: nn.Module,
+    data: TrainSet,
+    saved: Checkpoint,
+) -> Outcome:
+    """The outcome of a stage that was finished before."""
+    model.load_state_dict(unpack("model", tensors))
+    target, probs = Store(len(data), data.num_classes), Store(len(data), data.num_classes)
+    target.load_state_dict(unpack("target", tensors))
+    probs.load_state_dict(unpack("probs", tensors))
+    record = Record(len(data), data.num_classes, torch.device("cpu"), saved.folder / "records")
+    return Outcome(model, target, probs, *record.read(len(state["history"])), list(state["history"]))

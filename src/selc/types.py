@@ -1,0 +1,143 @@
+"""The few types that everything shares. [B] batch, [N] training set, [C] classes, [E] epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from selc.core.loss import checked_labels
+from selc.core.store import BLOCK, Store
+from selc.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What a method may see of the data. True labels are not in it, so they cannot leak."""
+
+    x: Tensor  # [B, ...]
+    target: Tensor  # [B, C] rows sum to one; a hard label is a one-hot row
+    index: Tensor  # [B] rows of the training set
+    clock: float  # epochs since the start, with fraction; int(clock) is the epoch, from 0
+    seed: int  # for random draws of this batch; the same for any number of processes
+    shard: Tensor  # [B] shard of each row: partners (mixup) come from the same one
+
+
+class Step(NamedTuple):
+    """What a method makes of a batch."""
+
+    loss: Tensor  # [B] one value per sample, or [] for a loss of the whole batch
+    outputs: Tensor | None  # of the unmixed inputs, for the recorded losses; None if there are none
+
+
+class Inputs(Protocol):
+    """Where the inputs come from: an array in memory, a dataset, a cache on disk."""
+
+    def __len__(self) -> int: ...
+
+    def stream(self, batches: Sequence[Tensor], seed: int | None) -> Iterator[Tensor]:
+        """The inputs of each batch of rows; augmented by draws from ``seed``, or not at all if it is None."""
+
+    def to(self, device: torch.device) -> Inputs: ...
+
+
+class Labels:
+    """The given labels, hard [N] or soft [N, C], read as rows that sum to one."""
+
+    def __init__(self, labels: Tensor | Store, num_classes: int) -> None:
+        self.num_classes = num_classes
+        self._soft = labels if isinstance(labels, Store) else None
+        self.hard = labels.argmax() if isinstance(labels, Store) else checked_labels(labels, num_classes)
+
+    def __len__(self) -> int:
+        return len(self.hard)
+
+    def read(self, index: Tensor) -> Tensor:
+        """The target rows at ``index``, [B, C]."""
+        if self._soft is not None:
+            return self._soft.read(index)
+        return F.one_hot(self.hard.index_select(0, index), self.num_classes).float()
+
+    def blocks(self, size: int = BLOCK) -> Iterator[tuple[Tensor, Tensor]]:
+        for first in range(0, len(self), size):
+            index = torch.arange(first, min(first + size, len(self)), device=self.hard.device)
+            yield index, self.read(index)
+
+    def to(self, device: torch.device) -> Labels:
+        return Labels(self._soft.to(device) if self._soft is not None else self.hard.to(device), self.num_classes)
+
+
+@dataclass(frozen=True)
+class TrainSet:
+    """Inputs and the label table that belongs to them, joined by row."""
+
+    inputs: Inputs
+    labels: Labels
+    rows: Tensor | None = None  # the rows to train on, in their original numbers; None = all
+
+    def __post_init__(self) -> None:
+        if len(self.inputs) != len(self.labels):
+            raise InputError(
+                f"inputs and labels must have the same length; got {len(self.inputs)} and {len(self.labels)}."
+            )
+        if len(torch.unique(self.labels.hard)) < 2:
+            raise InputError(
+                "labels must name at least two classes; "
+                f"got only class {int(self.labels.hard[0])}. There is nothing to tell apart."
+            )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def num_classes(self) -> int:
+        return self.labels.num_classes
+
+    def relabel(self, labels: Tensor | Store) -> TrainSet:
+        """The same inputs with another label table."""
+        return replace(self, labels=Labels(labels, self.num_classes))
+
+    def to(self, device: torch.device) -> TrainSet:
+        rows = None if self.rows is None else self.rows.to(device)
+        return TrainSet(self.inputs.to(device), self.labels.to(device), rows)
+
+
+@dataclass(frozen=True)
+class EvalSet:
+    """A named set to measure accuracy on: a test set, or rows held out of the training set."""
+
+    inputs: Inputs
+    labels: Tensor  # [M], one for each of ``rows``
+    rows: Tensor | None = None  # of the inputs; None = all
+
+    def to(self, device: torch.device) -> EvalSet:
+        rows = None if self.rows is None else self.rows.to(device)
+        return EvalSet(self.inputs.to(device), self.labels.to(device), rows)
+
+
+@dataclass
+class Outcome:
+    """What a training leaves behind."""
+
+    model: nn.Module
+    target: Store  # the labels that the method believes; rows sum to one
+    probs: Store  # the network's probabilities on the training set, eval mode
+    losses: Tensor  # [E, N] on the given labels, from the training pass; NaN where there was none
+    predictions: Tensor  # [E, N] class predicted in the training pass; -1 where there was none
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def corrected_labels(self) -> Tensor:
+        """The class that the method believes in for every row, [N]."""
+        return self.target.argmax()
+
+
+class Sweep(Protocol):
+    """One pass over the training set in row order, in eval mode; the plain one is cached for the epoch."""
+
+    def __call__(self, fn: Callable[[Tensor, Tensor], Tensor] | None = None) -> Store:
+        """A row per sample: class probabilities, or ``fn(outputs, target)``."""
