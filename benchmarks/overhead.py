@@ -1,1 +1,258 @@
+"""What selc costs on top of what must be computed anyway, as ratios: our loop, SELC's memory, the folder, the start.
 
+The machine may be shared, so a time says little. Two rivals take turns within one process (A B, B A, ...), each repeat
+gives one ratio, and the median and the quartiles over the repeats are reported. A turn sets everything up afresh,
+trains one epoch to warm up, and counts the epochs after it. One thread, so the loops are timed by the processor time of
+the process, which leaves out the waits for other processes; what writes files or starts programs is timed by the clock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+
+from selc.data import ArrayInputs
+from selc.files import write_text
+from selc.methods import create as create_method
+from selc.nets import create as create_net
+from selc.run.folder import environment
+from selc.train import Plan, Progress, Trainer
+from selc.types import Labels, TrainSet
+
+THREADS = 1
+CLASSES = 10
+Now = Callable[[], float]
+Turn = Callable[[], float]  # one turn of a rival; how long it took in seconds
+
+
+@dataclass(frozen=True)
+class Task:
+    """Random rows in memory and the network to train on them."""
+
+    net: str
+    shape: tuple[int, ...]
+    rows: int
+    epochs: int  # that count, in one turn
+
+    def plan(self) -> Plan:
+        return Plan(epochs=1 + self.epochs, batch_size=128, lr=0.001, device="cpu", precision="fp32")
+
+    def data(self) -> tuple[torch.Tensor, torch.Tensor]:
+        rng = torch.Generator().manual_seed(0)
+        x = torch.randn(self.rows, *self.shape, generator=rng)
+        return x, torch.randint(0, CLASSES, (self.rows,), generator=rng)
+
+
+MLP = Task("mlp", (256,), rows=12_800, epochs=3)
+CNN = Task("cnn", (3, 32, 32), rows=1_280, epochs=2)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Ours against a reference; the ratio is of speeds if ``faster_is_more``, else of times."""
+
+    name: str
+    what: str
+    ours: Turn
+    reference: Turn
+    task: Task | None = None
+    faster_is_more: bool = False
+    bound: Literal[">=", "<="] = "<="
+    target: float | None = None
+
+    def run(self, repeats: int) -> dict[str, Any]:
+        times: list[tuple[float, float]] = []
+        for repeat in range(repeats):
+            if repeat % 2 == 0:
+                ours = self.ours()
+                times.append((ours, self.reference()))
+            else:
+                reference = self.reference()
+                times.append((self.ours(), reference))
+        ratios = [b / a if self.faster_is_more else a / b for a, b in times]
+        low, median, high = statistics.quantiles(ratios, n=4, method="inclusive")
+        kept = None
+        if self.target is not None:
+            kept = median >= self.target if self.bound == ">=" else median <= self.target
+        ours, reference = (statistics.median(side) for side in zip(*times, strict=True))
+        speeds = {}
+        if self.task is not None:
+            samples = self.task.rows * self.task.epochs
+            speeds = {"samples_per_second": [round(samples / ours), round(samples / reference)]}
+        return {
+            "name": self.name,
+            "what": self.what,
+            "repeats": repeats,
+            "median": round(median, 4),
+            "quartiles": [round(low, 4), round(high, 4)],
+            "target": None if self.target is None else f"{self.bound} {self.target}",
+            "pass": kept,
+            "seconds": [round(ours, 4), round(reference, 4)],
+            **speeds,
+        }
+
+
+def bare(task: Task) -> Turn:
+    """What one would write by hand in plain PyTorch, with nothing kept of any batch."""
+
+    def turn() -> float:
+        plan, (x, y) = task.plan(), task.data()
+        model = create_net(task.net, CLASSES, task.shape)
+        images = len(task.shape) == 3
+        if images:
+            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        optimizer = torch.optim.SGD(
+            model.parameters(), lr=plan.lr, momentum=plan.momentum, weight_decay=plan.weight_decay
+        )
+        model.train()
+        began = 0.0
+        for epoch in range(plan.epochs):
+            if epoch == 1:
+                began = time.process_time()
+            for index in torch.randperm(len(x)).split(plan.batch_size):
+                inputs, labels = x[index], y[index]
+                if images:
+                    inputs = inputs.contiguous(memory_format=torch.channels_last)
+                loss = F.cross_entropy(model(inputs), labels)
+                optimizer.zero_grad(set_to_none=True)
+                loss.backward()
+                optimizer.step()
+        return time.process_time() - began
+
+    return turn
+
+
+class Clock(Progress):
+    """When each epoch was done and saved."""
+
+    def __init__(self, now: Now) -> None:
+        self.now = now
+        self.ends: list[float] = []
+
+    def end_epoch(self, entry: dict[str, Any]) -> None:
+        self.ends.append(self.now())
+
+
+def ours(task: Task, method: str, *, folder: bool = False, now: Now = time.process_time, **options: Any) -> Turn:
+    """The same by selc's loop."""
+
+    def turn() -> float:
+        x, y = task.data()
+        clock = Clock(now)
+        with tempfile.TemporaryDirectory() as place:
+            trainer = Trainer(
+                task.plan(),
+                lambda outputs: create_net(task.net, outputs, task.shape),
+                folder=Path(place) if folder else None,
+                progress=clock,
+            )
+            trainer.fit(create_method(method, options), TrainSet(ArrayInputs(x), Labels(y, CLASSES)))
+        return clock.ends[-1] - clock.ends[0]
+
+    return turn
+
+
+FIRST_BATCH = """
+import sys, time
+from selc.run import Config, execute
+from selc.train import Progress
+
+class First(Progress):
+    def advance(self, rows):
+        print(time.time())
+        sys.exit()
+
+execute(Config.resolve({"data": "moons", "train": {"epochs": 1}}), sys.argv[1], First())
+"""
+IMPORT_TORCH = "import time, torch; print(time.time())"
+
+
+def program(code: str) -> Turn:
+    """A fresh Python, from its start until it prints the time."""
+
+    def turn() -> float:
+        with tempfile.TemporaryDirectory() as place:
+            command = [sys.executable, "-c", code, str(Path(place) / "run")]
+            settings = os.environ | {"OMP_NUM_THREADS": str(THREADS)}
+            began = time.time()
+            done = subprocess.run(command, env=settings, capture_output=True, text=True, check=True)
+        return float(done.stdout) - began
+
+    return turn
+
+
+def measurements() -> list[Measurement]:
+    ce, selc = "ce, our loop / a loop by hand, speed", "selc / ce in our loop, time of an epoch"
+    folder = "with / without a run folder, time of an epoch"
+    wall = time.perf_counter
+    start = "command to first batch / import torch, time"
+    return [
+        Measurement("mlp-loop", f"MLP: {ce}", ours(MLP, "ce"), bare(MLP), MLP, True, ">=", 0.95),
+        Measurement("cnn-loop", f"CNN: {ce}", ours(CNN, "ce"), bare(CNN), CNN, True, ">=", 0.95),
+        Measurement("mlp-selc", f"MLP: {selc}", ours(MLP, "selc", start=0), ours(MLP, "ce"), MLP, target=1.10),
+        Measurement("cnn-selc", f"CNN: {selc}", ours(CNN, "selc", start=0), ours(CNN, "ce"), CNN, target=1.03),
+        Measurement(
+            "mlp-folder", f"MLP: {folder}", ours(MLP, "ce", folder=True, now=wall), ours(MLP, "ce", now=wall), MLP
+        ),
+        Measurement("first-batch", start, program(FIRST_BATCH), program(IMPORT_TORCH)),
+    ]
+
+
+def table(lines: list[dict[str, Any]]) -> str:
+    """The lines of the result file as a page."""
+    about = lines[0]
+    page = [
+        "# Overhead",
+        "",
+        f"Written by `benchmarks/overhead.py` at commit {about['commit']} with torch {about['torch']}, "
+        f"{about['threads']} thread, {about['platform']}. Ratios of ours to a reference that took turns with it: "
+        "median and quartiles over the repeats. Seconds are medians of one turn, and say less than the ratios.",
+        "",
+        "| name | ratio of | median | quartiles | target | pass | repeats | seconds, ours / reference |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for line in lines:
+        low, high = line["quartiles"]
+        mine, other = line["seconds"]
+        verdict = {True: "yes", False: "**no**", None: ""}[line["pass"]]
+        page.append(
+            f"| {line['name']} | {line['what']} | {line['median']:.3f} | {low:.3f} to {high:.3f} "
+            f"| {line['target'] or ''} | {verdict} | {line['repeats']} | {mine:.3f} / {other:.3f} |"
+        )
+    return "\n".join(page) + "\n"
+
+
+def main() -> None:
+    jobs = {m.name: m for m in measurements()}
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--quick", action="store_true", help="5 repeats instead of 15")
+    parser.add_argument("--only", choices=jobs, help="one measurement; the others leave the result files")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="folder of the results")
+    arguments = parser.parse_args()
+    torch.set_num_threads(THREADS)
+    torch.manual_seed(0)
+    where = environment()
+    lines = []
+    for job in jobs.values() if arguments.only is None else [jobs[arguments.only]]:
+        lines.append(job.run(5 if arguments.quick else 15) | where)
+        print(json.dumps(lines[-1]), flush=True)
+    write_text(arguments.out / "overhead.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    write_text(arguments.out / "overhead.md", table(lines))
+    print(table(lines))
+
+
+if __name__ == "__main__":
+    main()

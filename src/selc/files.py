@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
     """
     from safetensors import SafetensorError
 
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.tmp")  # one name: what a kill left behind is written over
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write(temporary)
@@ -33,10 +34,11 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
         reason = getattr(error, "strerror", None) or str(error)
         raise RunFolderError(
             f"{path} must be writable; got: {reason}. What was saved before is intact; "
-            "free some space or fix the permissions, then go on with `selc resume`."
+            "free some space or fix the permissions, then repeat (a training goes on with `selc resume`)."
         ) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def write_text(path: Path, text: str) -> None:

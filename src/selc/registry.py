@@ -38,18 +38,21 @@ class Registry(Generic[T]):
     def __len__(self) -> int:
         return len(self._entries)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
     def describe(self, name: str) -> str:
         """The first line of the documentation."""
         return (inspect.getdoc(self[name]) or "").split("\n")[0]
 
     def defaults(self, name: str) -> dict[str, Any]:
         """The options and their defaults."""
-        return {k: p.default for k, p in _options(self[name]).items() if p.default is not p.empty}
+        return {k: p.default for k, p in keyword_options(self[name]).items() if p.default is not p.empty}
 
     def checked(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         """``options`` converted to the declared types, or an error that says which one is wrong."""
         entry = self[name]
-        known = _options(entry)
+        known = keyword_options(entry)
         hints = get_type_hints(entry.__init__ if inspect.isclass(entry) else entry)
         result = {}
         for key, value in options.items():
@@ -63,7 +66,7 @@ class Registry(Generic[T]):
         return result
 
 
-def _options(entry: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+def keyword_options(entry: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """The keyword-only parameters: what a user may set. Positional ones are supplied by the program."""
     parameters = inspect.signature(entry).parameters
     return {k: p for k, p in parameters.items() if p.kind is p.KEYWORD_ONLY}

@@ -131,6 +131,7 @@ class SELCLoss(nn.Module):
     def forward(self, outputs: Tensor, labels: Tensor, index: Tensor) -> Tensor:
         index, labels = index.to(self.labels.device), labels.to(self.labels.device)
         self._check(outputs, labels, index)
+        index, labels = index.long(), labels.long()  # after the check: a fraction must not be cut off
         writes = self.training and torch.is_grad_enabled()
         fresh = self._count_visits(index) if writes else None
         if self.epoch < self.start:

@@ -29,7 +29,7 @@ class Store(nn.Module):
     @classmethod
     def from_labels(cls, labels: Tensor, num_classes: int) -> Store:
         """A table whose rows are the one-hot vectors of ``labels``."""
-        store = cls(len(labels), num_classes)
+        store = cls(len(labels), num_classes).to(labels.device)
         store.table.scatter_(1, labels.unsqueeze(1).to(store.table.device), 1.0)
         return store
 

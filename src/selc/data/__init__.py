@@ -2,12 +2,13 @@
 
 from selc.data.arrays import ArrayInputs
 from selc.data.augment import crop_and_flip
-from selc.data.base import DATASETS, Bundle, Recipe
+from selc.data.base import DATASETS, RECIPES, Bundle, Recipe
 from selc.data.datasets import DatasetInputs
 from selc.data.toy import digits, moons
 
 __all__ = [
     "DATASETS",
+    "RECIPES",
     "ArrayInputs",
     "Bundle",
     "DatasetInputs",

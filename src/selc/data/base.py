@@ -30,7 +30,14 @@ class Bundle:
     classes: tuple[str, ...]
     shape: tuple[int, ...]  # of one input
     tests: Mapping[str, EvalSet] = field(default_factory=dict)
-    recipe: Recipe = field(default_factory=Recipe)
 
 
-DATASETS: Registry[Callable[..., Bundle]] = Registry("data")
+Loader = Callable[..., Bundle]
+DATASETS: Registry[Loader] = Registry("data")
+RECIPES: dict[str, Recipe] = {}
+
+
+def dataset(name: str, recipe: Recipe) -> Callable[[Loader], Loader]:
+    """Register a dataset together with settings that suit it, which are known without loading it."""
+    RECIPES[name] = recipe
+    return DATASETS.register(name)

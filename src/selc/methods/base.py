@@ -38,6 +38,9 @@ class Method(nn.Module):
     family: ClassVar[str] = "loss"
     keeps_belief: ClassVar[bool] = False  # ``belief`` reads what the method keeps and needs no sweep
 
+    def __init__(self) -> None:
+        super().__init__()
+
     def build(self, net: Net, num_classes: int) -> nn.Module:
         """The network or networks to train, and how many outputs they have."""
         return net(num_classes)

@@ -27,8 +27,12 @@ class Noise(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """A hash of the given labels, the same on every machine."""
-        return hashlib.sha256(self.labels.cpu().numpy().astype("<i8").tobytes()).hexdigest()
+        return digest_of(self.labels)
+
+
+def digest_of(labels: Tensor) -> str:
+    """A hash of labels, the same on every machine."""
+    return hashlib.sha256(labels.cpu().numpy().astype("<i8").tobytes()).hexdigest()
 
 
 NOISES: Registry[Callable[..., Noise]] = Registry("noise")

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
+import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from selc.data import DATASETS
-from selc.data.base import Recipe
+from selc.data import RECIPES, Recipe
 from selc.errors import ConfigError, unknown
 from selc.files import write_text
 from selc.methods import METHODS
@@ -47,19 +47,20 @@ class Config(BaseModel):
     train: Plan
 
     @classmethod
-    def resolve(cls, settings: Mapping[str, Any], recipe: Recipe | None = None) -> Config:
+    def resolve(cls, settings: Mapping[str, Any]) -> Config:
         """Spell out every setting: what the user said, else what suits the data, else the default."""
         settings = dict(settings)
         data = settings.pop("data", "digits")
-        if recipe is None:
-            recipe = DATASETS[data]().recipe
+        if data not in RECIPES:
+            raise unknown("data", data, RECIPES)
+        recipe = RECIPES[data]
         method = _choice(METHODS, settings.pop("method", {}), "selc", {"start": recipe.start})
         resolved = {
             "data": data,
             "noise": _choice(NOISES, settings.pop("noise", {}), "none"),
             "method": method,
             "net": _choice(NETS, settings.pop("net", {}), recipe.net),
-            "train": _plan(dict(settings.pop("train", {})), recipe),
+            "train": resolve_plan(settings.pop("train", {}), recipe),
         }
         if settings:
             raise unknown("a section of the configuration", next(iter(settings)), resolved)
@@ -72,16 +73,17 @@ class Config(BaseModel):
             settings = tomllib.loads(path.read_text())
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise ConfigError(f"{path} must be a readable TOML file; got: {error}.") from None
-        recipe = Recipe() if settings.get("data") == ARRAYS else None
-        return cls.resolve(settings, recipe)
+        if settings.get("data") == ARRAYS:  # it may name a method and a network that only the caller has
+            return cls.model_validate(settings)
+        return cls.resolve(settings)
 
     def save(self, path: Path) -> None:
         write_text(path, tomli_w.dumps(self.model_dump(mode="json")))
 
     def fingerprint(self, labels_digest: str) -> str:
-        """A hash of what the result depends on: not the device, nor whether the network was compiled."""
+        """A hash of what the result depends on: not where and how fast it is computed."""
         content = self.model_dump(mode="json")
-        for free in ("device", "compile"):
+        for free in ("device", "compile", "threads"):
             del content["train"][free]
         text = json.dumps([content, labels_digest], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
@@ -94,26 +96,27 @@ def _choice(
     name = options.pop("name", default)
     defaults = registry.defaults(name)
     suited = {k: v for k, v in (suits or {}).items() if k in defaults}
-    return {"name": name, **defaults, **suited, **registry.checked(name, options)}
+    return {"name": name, **registry.checked(name, {**defaults, **suited, **options})}
 
 
-def _plan(given: dict[str, Any], recipe: Recipe) -> dict[str, Any]:
+def resolve_plan(given: Mapping[str, Any], recipe: Recipe) -> Plan:
+    """The plan with every setting spelled out, or an error that says which one is wrong."""
     for key in given:
         if key not in Plan.model_fields:
             raise unknown("a setting of [train]", key, Plan.model_fields)
     merged = {**recipe.plan, **given}
-    # A shard gives a batch several rows, so that mixup finds a partner.
-    merged.setdefault("shards", max(1, min(8, int(merged.get("batch_size", 128)) // 4)))
-    return checked_plan(merged).model_dump()
-
-
-def checked_plan(settings: Mapping[str, Any]) -> Plan:
+    # The number of threads can show in the last bit of a sum: spell it out, so that a resumed run has the same.
+    merged["threads"] = merged.get("threads") or torch.get_num_threads()
     try:
-        return Plan.model_validate(settings)
+        plan = Plan.model_validate(merged)
     except ValidationError as error:
         first = error.errors()[0]
-        if "error" in (context := first.get("ctx", {})) and isinstance(context["error"], ConfigError):
-            raise context["error"] from None
+        if isinstance(own := first.get("ctx", {}).get("error"), ConfigError):
+            raise own from None
         where = ".".join(map(str, first["loc"]))
         what = first["msg"].replace("Input should be", "must be")
         raise ConfigError(f"{where} {what}; got {first['input']!r}.") from None
+    if "shards" in given:
+        return plan
+    # A shard gives a batch several rows, so that mixup finds a partner.
+    return plan.model_copy(update={"shards": max(1, min(plan.shards, plan.batch_size // 4))})

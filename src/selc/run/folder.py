@@ -22,6 +22,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -34,6 +35,10 @@ from selc.noise import Noise
 from selc.run.config import Config
 from selc.types import Outcome
 
+# What a run that was killed before it began may have left.
+_FIRST = ("environment.json", "noise.npz", "noise.json", "config.toml")
+PRELIMINARY = {*_FIRST[:-1], *(f".{name}.tmp" for name in _FIRST)}
+
 
 class RunFolder:
     """A folder that holds one run."""
@@ -45,14 +50,13 @@ class RunFolder:
     def create(
         cls, path: Path | str, config: Config, noise: Noise, true: Tensor | None, classes: Sequence[str]
     ) -> RunFolder:
-        """Write what is known before the first batch. A folder that holds anything is left alone."""
+        """Write what is known before the first batch. A folder that holds anything else is left alone."""
         run = cls(path)
-        if run.path.exists() and (not run.path.is_dir() or any(run.path.iterdir())):
+        if run.path.exists() and (not run.path.is_dir() or {p.name for p in run.path.iterdir()} - PRELIMINARY):
             raise RunFolderError(
                 f"--out must be a new or an empty folder; got {run.path}, which holds something already. "
                 f"Go on with `selc resume {run.path}`, or choose another folder."
             )
-        config.save(run.path / "config.toml")
         write_json(run.path / "environment.json", environment())
         arrays = {"given": noise.labels.numpy(), "classes": np.array(classes, dtype=np.str_)}
         if true is not None:
@@ -60,6 +64,7 @@ class RunFolder:
         write_whole(run.path / "noise.npz", lambda p: _save_npz(p, arrays))
         about = {"rate": noise.rate if true is not None else None, "sha256": noise.digest}
         write_json(run.path / "noise.json", {**about, "transition_matrix": noise.matrix.tolist()})
+        config.save(run.path / "config.toml")  # last: a folder with it is a run that can be resumed
         return run
 
     @classmethod
@@ -79,10 +84,7 @@ class RunFolder:
 
     @property
     def summary(self) -> dict[str, Any]:
-        if not self.finished:
-            raise RunFolderError(
-                f"{self.path} must be a finished run; got one that is not. Run `selc resume {self.path}`."
-            )
+        self._check_finished()
         result: dict[str, Any] = read_json(self.path / "summary.json")
         return result
 
@@ -102,6 +104,7 @@ class RunFolder:
 
     def targets(self) -> Tensor:
         """The soft targets of the finished run, [N, C]."""
+        self._check_finished()
         return read_tensors(self.path / "targets.safetensors")["target"]
 
     def stages(self) -> list[Path]:
@@ -133,11 +136,17 @@ class RunFolder:
         self.write_metrics()
         write_json(self.path / "summary.json", summary)
 
+    def _check_finished(self) -> None:
+        if not self.finished:
+            raise RunFolderError(
+                f"{self.path} must be a finished run; got one that is not. Run `selc resume {self.path}`."
+            )
+
     def _noise(self) -> dict[str, Any]:
         try:
             with np.load(self.path / "noise.npz", allow_pickle=False) as arrays:
                 return dict(arrays)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, BadZipFile) as error:
             raise RunFolderError(f"{self.path / 'noise.npz'} must hold the labels of the run; got: {error}.") from None
 
 

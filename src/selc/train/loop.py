@@ -1,4 +1,4 @@
-"""The training loop. It reads top to bottom: order, batch, method, optimizer, record; then the end of the epoch."""
+"""The training loop. It reads top to bottom: order, batch, method, record, optimizer; then the end of the epoch."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ class Stage:
         device = plan.torch_device()
         evaluator = Evaluator(model, method, device, plan.autocast_dtype(device))
         sweep = TrainSweep(evaluator, data)
+        autocast = evaluator.autocast()  # made once: it costs more to make than to enter
         if evaluator.images:
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         forward = cast(nn.Module, torch.compile(model)) if plan.compile else model
@@ -81,15 +82,15 @@ class Stage:
                     seed=seed_of(seed, "batch", epoch, number),
                     shard=shard_here.index_select(0, index),
                 )
-                with evaluator.autocast():
+                with autocast:
                     step = method.step(forward, batch)
+                if step.outputs is not None:  # now, while they are in the processor's cache
+                    record.note(method, step.outputs, batch.target, index)
                 loss = step.loss.mean()
                 optimizer.zero_grad(set_to_none=True)
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()
                 optimizer.step()
                 losses.append(loss.detach())
-                if step.outputs is not None:
-                    record.note(method, step.outputs, batch.target, index)
                 self.progress.advance(len(index))
 
             sweep.forget()

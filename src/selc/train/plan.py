@@ -16,23 +16,24 @@ class Plan(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    epochs: int = Field(200, ge=1)
-    batch_size: int = Field(128, ge=1)
-    lr: float = Field(0.02, gt=0)
+    epochs: int = Field(default=200, ge=1)
+    batch_size: int = Field(default=128, ge=1)
+    lr: float = Field(default=0.02, gt=0)
     optimizer: str = "SGD"  # any class of torch.optim
     optimizer_options: dict[str, Any] = Field(default_factory=dict)  # on top of the two below
-    momentum: float = Field(0.9, ge=0, lt=1)  # for optimizers that have one
-    weight_decay: float = Field(0.001, ge=0)
+    momentum: float = Field(default=0.9, ge=0, lt=1)  # for optimizers that have one
+    weight_decay: float = Field(default=0.001, ge=0)
     schedule: Literal["constant", "step", "cosine"] = "step"
     milestones: list[int] = [40, 80]  # epochs after which the step schedule multiplies the rate by gamma
-    gamma: float = Field(0.1, gt=0)
-    shards: int = Field(8, ge=1)  # pieces in which the data are dealt; the order of the data depends on it
-    seed: int = Field(0, ge=0)
+    gamma: float = Field(default=0.1, gt=0)
+    shards: int = Field(default=8, ge=1)  # pieces in which the data are dealt; the order of the data depends on it
+    seed: int = Field(default=0, ge=0)
     device: str = "auto"
+    threads: int = Field(default=0, ge=0)  # of the CPU; 0 leaves torch's own number
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on a GPU that has it, else fp32
     compile: bool = False  # torch.compile: pays on long runs only
     pick: Literal["last", "best-val"] = "last"  # which epoch's network is the result
-    val_fraction: float = Field(0.0, ge=0, lt=1)  # held out of the (noisy) training set; ours, the paper has none
+    val_fraction: float = Field(default=0.0, ge=0, lt=1)  # held out of the noisy training set
 
     @field_validator("optimizer")
     @classmethod

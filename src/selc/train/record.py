@@ -23,18 +23,23 @@ class Record:
 
     def begin(self) -> None:
         """Make room for an epoch."""
-        self.losses = torch.full((self.num_rows,), torch.nan, device=self.device)
-        self.predictions = torch.full((self.num_rows,), -1, dtype=self.dtype, device=self.device)
+        self.noted: list[tuple[Tensor, Tensor, Tensor]] = []
 
     @torch.no_grad()
     def note(self, method: Method, outputs: Tensor, target: Tensor, index: Tensor) -> None:
+        """Take down a batch; its values go to their rows at the end of the epoch, all in one call."""
         log_p = method.log_probs(outputs)
-        self.losses.index_copy_(0, index, -(target * log_p).sum(dim=1))
-        self.predictions.index_copy_(0, index, log_p.argmax(dim=1).to(self.dtype))
+        self.noted.append((index, (target * log_p).sum(dim=1), log_p.argmax(dim=1)))
 
     def end(self, epoch: int) -> tuple[Tensor, Tensor]:
         """Keep the epoch; return its losses and predictions."""
-        kept = self.losses.cpu(), self.predictions.cpu()
+        losses = torch.full((self.num_rows,), torch.nan, device=self.device)
+        predictions = torch.full((self.num_rows,), -1, dtype=self.dtype, device=self.device)
+        if self.noted:
+            index, log_likelihood, predicted = map(torch.cat, zip(*self.noted, strict=True))
+            losses.index_copy_(0, index, -log_likelihood)
+            predictions.index_copy_(0, index, predicted.to(self.dtype))
+        kept = losses.cpu(), predictions.cpu()
         if self.folder is None:
             self.epochs[epoch:] = [kept]
         else:

@@ -42,14 +42,21 @@ class Trainer:
         self.val = val.to(self.device) if val is not None else None
         self.progress = progress or Progress()
         self.stages = 0
+        if plan.pick == "best-val" and val is None and plan.val_fraction == 0:
+            raise ConfigError("pick 'best-val' needs a validation set; got none. Set val_fraction, such as 0.1.")
 
     def fit(self, method: Method, data: TrainSet) -> Outcome:
         """The whole training of a method."""
         self.stages = 0
         data = self._hold_out(data.to(self.device))
         devices = [self.device] if self.device.type == "cuda" else []
-        with torch.random.fork_rng(devices):  # the caller's own draws stay what they were
-            return method.fit(data, self)
+        threads = torch.get_num_threads()
+        torch.set_num_threads(self.plan.threads or threads)
+        try:
+            with torch.random.fork_rng(devices):  # the caller's own draws stay what they were
+                return method.fit(data, self)
+        finally:
+            torch.set_num_threads(threads)
 
     def __call__(self, method: Method, data: TrainSet, *, model: nn.Module | None = None, **changes: Any) -> Outcome:
         """One stage: a fresh network or on with ``model``; ``changes`` replace settings of the plan."""
@@ -77,8 +84,6 @@ class Trainer:
 
     def _hold_out(self, data: TrainSet) -> TrainSet:
         """Set aside a share of the training rows to choose the epoch by, unless a set was given for that."""
-        if self.plan.pick == "best-val" and self.val is None and self.plan.val_fraction == 0:
-            raise ConfigError("pick 'best-val' needs a validation set; got none. Set val_fraction, such as 0.1.")
         if self.val is not None or self.plan.val_fraction == 0:
             return data
         order = torch.randperm(len(data), generator=generator("hold out", self.plan.seed))

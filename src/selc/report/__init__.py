@@ -1,0 +1,8 @@
+"""What can be drawn from a run folder. Nothing in training imports this; the first figure loads matplotlib."""
+
+from selc.report.losses import loss_histograms
+from selc.report.matrix import confusion, confusion_matrix
+from selc.report.memory import memorisation, memorisation_curves
+from selc.report.style import save
+
+__all__ = ["confusion", "confusion_matrix", "loss_histograms", "memorisation", "memorisation_curves", "save"]

@@ -1,0 +1,130 @@
+"""A run from a configuration, or from the folder of one that was interrupted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from selc.data import DATASETS
+from selc.errors import RunFolderError
+from selc.methods import Method
+from selc.methods import create as create_method
+from selc.nets import create as create_net
+from selc.noise import draw_noise
+from selc.noise.base import digest_of
+from selc.run.config import ARRAYS, Config
+from selc.run.folder import RunFolder
+from selc.train import Plan, Progress, Trainer
+from selc.types import EvalSet, Labels, Outcome, TrainSet
+
+
+def execute(config: Config, out: Path | str, progress: Progress | None = None) -> RunFolder:
+    """Run a configuration into a new folder."""
+    job = _Job(config)
+    seed, bundle = config.train.seed, job.bundle
+    noise = draw_noise(config.noise.name, bundle.labels, len(bundle.classes), seed, config.noise.options)
+    run = RunFolder.create(out, config, noise, bundle.labels, bundle.classes)
+    job.go(run, progress)
+    return run
+
+
+def resume(path: Path | str, progress: Progress | None = None) -> RunFolder:
+    """Go on with a run that was interrupted; a finished one is left as it is."""
+    run = RunFolder.open(path)
+    config = run.config
+    if config.data == ARRAYS:
+        raise RunFolderError(
+            f"{run.path} must be a run on data by name to be resumed here; it was started from Python with arrays, "
+            "which are not in the folder. Call selc.fit with the same arguments and resume=True."
+        )
+    if not run.finished:
+        _Job(config).go(run, progress)
+    return run
+
+
+class _Job:
+    """A configuration turned into objects: whatever is wrong with it shows before a folder is made."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.plan = config.train
+        self.method = create_method(config.method.name, config.method.options)
+        self.bundle = DATASETS[config.data]()
+        Trainer(self.plan, self.net)
+        with torch.device("meta"):
+            self.plan.make_optimizer(self.method.build(self.net, len(self.bundle.classes)))
+
+    def net(self, outputs: int) -> nn.Module:
+        return create_net(self.config.net.name, outputs, self.bundle.shape, self.config.net.options)
+
+    def go(self, run: RunFolder, progress: Progress | None) -> None:
+        """Train on the labels in the folder; what was saved there is not trained again."""
+        labels = Labels(run.given, len(self.bundle.classes))
+        data = TrainSet(self.bundle.inputs, labels)
+        fingerprint = self.config.fingerprint(digest_of(labels.hard))
+        tests = self.bundle.tests
+        train_into(run, self.method, self.net, data, self.plan, tests=tests, fingerprint=fingerprint, progress=progress)
+
+
+def train_into(
+    run: RunFolder,
+    method: Method,
+    net: Callable[[int], nn.Module],
+    data: TrainSet,
+    plan: Plan,
+    *,
+    tests: Mapping[str, EvalSet],
+    fingerprint: str,
+    progress: Progress | None,
+    val: EvalSet | None = None,
+) -> Outcome:
+    began = time.perf_counter()
+    watched = _Watched(run, progress or Progress())
+    trainer = Trainer(plan, net, tests=tests, val=val, folder=run.path, fingerprint=fingerprint, progress=watched)
+    outcome = trainer.fit(method, data)
+    if not run.finished:
+        run.write_results(outcome, summarise(run, outcome, plan, time.perf_counter() - began))
+    return outcome
+
+
+def summarise(run: RunFolder, outcome: Outcome, plan: Plan, seconds: float) -> dict[str, Any]:
+    """The results, with how they came about."""
+    last = outcome.history[-1]
+    corrected = outcome.corrected_labels.cpu()
+    true, given = run.true, run.given
+    epochs = [e for e in run.history() if e["stage"] == last["stage"]]
+    picked = last["epoch"]
+    if plan.pick == "best-val":
+        picked = max(epochs, key=lambda e: (e["val"]["top1"], -e["epoch"]))["epoch"]
+    names = {k for k, v in last.items() if isinstance(v, dict)}
+    summary: dict[str, Any] = {
+        "pick": plan.pick,
+        "epoch": picked,
+        "accuracy": {name: epochs[picked][name] for name in sorted(names)},
+        "changed": float((corrected != given).float().mean()),
+        "seconds_this_session": round(seconds, 3),
+        "seconds_training": round(sum(e["seconds"] for e in run.history()), 3),
+    }
+    if true is not None:
+        summary["right_before"] = float((given == true).float().mean())
+        summary["right_after"] = float((corrected == true).float().mean())
+    return summary
+
+
+class _Watched(Progress):
+    """Writes the metrics after each epoch, and passes everything on to whoever watches."""
+
+    def __init__(self, run: RunFolder, inner: Progress) -> None:
+        self.run, self.inner = run, inner
+        self.begin_stage = inner.begin_stage  # type: ignore[method-assign]
+        self.advance = inner.advance  # type: ignore[method-assign]
+        self.notice = inner.notice  # type: ignore[method-assign]
+
+    def end_epoch(self, entry: dict[str, Any]) -> None:
+        self.run.write_metrics()
+        self.inner.end_epoch(entry)

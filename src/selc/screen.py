@@ -1,0 +1,128 @@
+"""What a person sees of a run in the terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+from rich.table import Column
+from rich.text import Text
+
+from selc.run import Config, RunFolder
+from selc.train import Progress
+
+QUIET_SECONDS = 5.0  # without a terminal, lines come at most this often
+
+
+class Screen(Progress):
+    """A live line in a terminal: epoch, samples per second, time left, loss, share of labels changed.
+
+    Without a terminal (a pipe, a log file) it prints a line now and then instead.
+    """
+
+    def __init__(self, console: Console | None = None, label: str = "") -> None:
+        self.console = console or Console(stderr=True)
+        self.label = label
+        self.bars = Bars(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=16),
+            TextColumn("epoch {task.fields[epoch]}/{task.fields[epochs]}"),
+            _Rate(table_column=Column(no_wrap=True)),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[news]}", table_column=Column(no_wrap=True)),
+            console=self.console,
+            disable=not self.console.is_terminal,
+        )
+        self.task: TaskID | None = None
+        self.last_line = 0.0
+        self.epochs = 0
+
+    def __enter__(self) -> Screen:
+        self.bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bars.stop()
+
+    def begin_stage(self, stage: int, epochs: int, first_epoch: int, rows: int) -> None:
+        name = (self.label or "training") + (f", stage {stage + 1}" if stage else "")
+        self.epochs, self.last_line = epochs, time.monotonic()
+        self.task = self.bars.add_task(
+            name, total=epochs * rows, completed=first_epoch * rows, epoch=first_epoch, epochs=epochs, news=""
+        )
+
+    def advance(self, rows: int) -> None:
+        assert self.task is not None
+        self.bars.advance(self.task, rows)
+
+    def end_epoch(self, entry: dict[str, Any]) -> None:
+        assert self.task is not None
+        news = describe(entry)
+        self.bars.update(self.task, epoch=entry["epoch"] + 1, news=news)
+        late = time.monotonic() - self.last_line > QUIET_SECONDS or entry["epoch"] + 1 == self.epochs
+        if not self.console.is_terminal and late:
+            self.last_line = time.monotonic()
+            left = (self.epochs - entry["epoch"] - 1) * entry["seconds"]
+            speed = f"{entry['samples_per_second']:,.0f} samples/s, about {left:.0f} s left"
+            self.console.print(
+                f"epoch {entry['epoch'] + 1}/{self.epochs}, {speed}, {news}", highlight=False, soft_wrap=True
+            )
+
+    def notice(self, text: str) -> None:
+        self.console.print(f"note: {text}", highlight=False, soft_wrap=True)
+
+
+class _Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.0f} samples/s")
+
+
+def describe(entry: dict[str, Any]) -> str:
+    """An epoch in a few words."""
+    words = [f"loss {entry['loss']:.3f}"]
+    if "changed" in entry:
+        words.append(f"labels changed {entry['changed']:.1%}")
+    words += [f"{name} {value['top1']:.1%}" for name, value in entry.items() if isinstance(value, dict)]
+    return ", ".join(words)
+
+
+def show_config(config: Config, folder: Path) -> None:
+    """What will be done, before it is."""
+    plan = config.train
+    noise = config.noise.name
+    if "rate" in config.noise.options:
+        noise += f" {config.noise.options['rate']:.0%}"
+    print(
+        f"{config.data}, noise {noise}; {config.method.name} with {config.net.name}, {plan.epochs} epochs, "
+        f"batch {plan.batch_size}, {plan.optimizer} lr {plan.lr:g} {plan.schedule}, seed {plan.seed} -> {folder}",
+        file=sys.stderr,
+    )
+
+
+def show_summary(run: RunFolder) -> None:
+    """The results of a finished run, with how they were chosen."""
+    summary = run.summary
+    chosen = f"last epoch ({summary['epoch'] + 1})"
+    if summary["pick"] == "best-val":
+        chosen = f"epoch {summary['epoch'] + 1}, the best on the validation set"
+    lines = {}
+    for name, accuracy in summary["accuracy"].items():
+        values = ", ".join(f"{k.replace('top', 'top-')} {v:.2%}" for k, v in accuracy.items())
+        lines[f"{name} accuracy"] = f"{values}, {chosen}"
+    lines["labels changed"] = f"{summary['changed']:.2%}"
+    if "right_after" in summary:
+        lines["labels right"] = f"{summary['right_before']:.2%} before, {summary['right_after']:.2%} after"
+    lines["training time"] = f"{summary['seconds_training']:.1f} s"
+    lines["corrected labels"] = str(run.path / "corrected_labels.csv")
+    lines["model"] = str(run.path / "model.safetensors")
+    for name, text in lines.items():
+        print(f"{name:<18}{text}")

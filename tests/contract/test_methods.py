@@ -1,0 +1,157 @@
+"""What every registered method promises. A new one inherits these tests."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pytest
+import torch
+
+from selc.core import Store
+from selc.methods import METHODS, Method, create
+from selc.run import Config
+from selc.types import Batch
+from tests.toy import CLASSES, BrokenOffError, StopAfter, assert_same_bits, fit, results, small_net, train_set
+
+# Options with which something happens within the few epochs of a test.
+QUICK = {
+    "selc": {"start": 2},
+    "sat": {"start": 2},
+    "selc+": {"start": 2},
+    "plc": {"warm_up": 2, "window": 2},
+    "co-teaching": {"ramp": 2},
+}
+every_method = pytest.mark.parametrize("name", METHODS)
+
+
+def quick(name: str) -> Method:
+    return create(name, QUICK.get(name))
+
+
+def batch_at(clock: float, rows: int = 16) -> Batch:
+    data = train_set()
+    index = torch.randperm(len(data), generator=torch.Generator().manual_seed(3))[:rows]
+    x = next(iter(data.inputs.stream([index], None)))
+    return Batch(x, data.labels.read(index), index, clock, seed=5, shard=index % 4)
+
+
+@every_method
+@pytest.mark.parametrize("clock", [0.0, 4.5])
+def test_loss_is_finite_and_its_gradient_reaches_every_parameter(name: str, clock: float) -> None:
+    torch.manual_seed(0)
+    method = quick(name)
+    model = method.build(small_net, CLASSES)
+    method.setup(train_set())
+    step = method.step(model, batch_at(clock))
+    assert step.loss.shape in ((16,), ())
+    step.loss.mean().backward()
+    assert bool(torch.isfinite(step.loss).all())
+    for parameter_name, parameter in model.named_parameters():
+        assert parameter.grad is not None, parameter_name
+        assert bool(torch.isfinite(parameter.grad).all()), parameter_name
+        assert bool((parameter.grad != 0).any()), parameter_name
+
+
+@every_method
+def test_probabilities_sum_to_one_and_agree_with_their_logarithm(name: str) -> None:
+    method = quick(name)
+    model = method.build(small_net, CLASSES).eval()
+    outputs = model(batch_at(0).x)
+    probs = method.probs(outputs)
+    assert probs.shape == (16, CLASSES)
+    torch.testing.assert_close(probs.sum(1), torch.ones(16))
+    torch.testing.assert_close(method.log_probs(outputs).exp(), probs)
+
+
+@every_method
+def test_rows_outside_the_batch_are_untouched(name: str) -> None:
+    method = quick(name)
+    model = method.build(small_net, CLASSES)
+    method.setup(train_set())
+    batch = batch_at(4.5)
+    outside = torch.ones(90, dtype=torch.bool)
+    outside[batch.index] = False
+    stores = [module for module in method.modules() if isinstance(module, Store)]
+    before = [store.full().clone() for store in stores]
+    method.step(model, batch)
+    for store, old in zip(stores, before, strict=True):
+        assert torch.equal(store.full()[outside], old[outside])
+
+
+@every_method
+def test_belief_has_a_row_per_sample_that_sums_to_one(name: str) -> None:
+    outcome = fit(quick(name))
+    belief = outcome.target.full()
+    assert belief.shape == (90, CLASSES)
+    assert bool((belief >= 0).all())
+    torch.testing.assert_close(belief.sum(1), torch.ones(90))
+
+
+@every_method
+def test_it_learns_better_than_chance(name: str) -> None:
+    outcome = fit(quick(name), epochs=12)
+    assert outcome.history[-1]["test"]["top1"] > 0.7  # chance is 1/3
+
+
+@every_method
+def test_same_seed_same_bits_and_another_seed_others(name: str) -> None:
+    first = results(fit(quick(name)))
+    assert_same_bits(first, results(fit(quick(name))))
+    other = results(fit(quick(name), seed=1))
+    assert not torch.equal(first["probs"], other["probs"])
+
+
+@every_method
+@pytest.mark.parametrize("epochs", [1, 3, 6, 8])
+def test_save_load_go_on_equals_uninterrupted_to_the_last_bit(name: str, epochs: int, tmp_path: Path) -> None:
+    whole = fit(quick(name))
+    # Eight epochs reach into the second stage, where there is one.
+    try:
+        fit(quick(name), tmp_path, StopAfter(epochs))
+    except BrokenOffError:
+        pass
+    else:
+        assert epochs == 8
+    assert_same_bits(results(fit(quick(name), tmp_path)), results(whole))
+
+
+@every_method
+def test_every_default_can_be_written_to_a_configuration_file(name: str, tmp_path: Path) -> None:
+    config = Config.resolve({"data": "moons", "method": {"name": name}})
+    config.save(tmp_path / "config.toml")
+    loaded = Config.load(tmp_path / "config.toml")
+    assert loaded == config
+    assert set(config.method.options) == set(METHODS.defaults(name))
+
+
+@every_method
+def test_the_constructor_stores_its_options_under_their_names(name: str) -> None:
+    method = create(name)
+    for option, default in METHODS.defaults(name).items():
+        assert getattr(method, option) == default
+    for parameter in inspect.signature(METHODS[name]).parameters.values():
+        assert parameter.kind is parameter.KEYWORD_ONLY, f"{parameter.name} must be keyword-only"
+        assert parameter.default is not parameter.empty, f"{parameter.name} must have a default"
+
+
+@every_method
+def test_its_documentation_says_what_it_is_and_where_it_comes_from(name: str) -> None:
+    method = METHODS[name]
+    assert len(METHODS.describe(name)) > 20
+    module_doc = inspect.getmodule(method).__doc__
+    assert module_doc is not None
+    if name != "ce":
+        assert "20" in module_doc, "the module must name the paper with its year"
+        assert "Deviations:" in (method.__doc__ or "")
+
+
+@every_method
+def test_a_loss_of_bf16_outputs_is_finite_and_in_full_precision(name: str) -> None:
+    method = quick(name)
+    model = method.build(small_net, CLASSES)
+    method.setup(train_set())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        step = method.step(model, batch_at(4.5))
+    assert step.loss.dtype == torch.float32
+    assert bool(torch.isfinite(step.loss).all())
