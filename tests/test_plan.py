@@ -78,12 +78,10 @@ OPTIMIZERS = sorted(
     name for name in dir(torch.optim) if isinstance(getattr(torch.optim, name), type) and name != "Optimizer"
 )
 NEEDS_SPECIAL_INPUT = {"LBFGS": "takes a closure", "SparseAdam": "takes sparse gradients"}
-NO_WEIGHT_DECAY = pytest.mark.xfail(raises=ConfigError, reason="every optimizer is given weight_decay")
 
 
-def usable() -> list[Any]:
-    names = [name for name in OPTIMIZERS if name not in NEEDS_SPECIAL_INPUT]
-    return [pytest.param(name, marks=NO_WEIGHT_DECAY) if name == "Rprop" else name for name in names]
+def usable() -> list[str]:
+    return [name for name in OPTIMIZERS if name not in NEEDS_SPECIAL_INPUT]
 
 
 def tiny(name: str) -> nn.Module:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
@@ -68,7 +69,10 @@ class Labels:
             yield index, self.read(index)
 
     def to(self, device: torch.device) -> Labels:
-        return Labels(self._soft.to(device) if self._soft is not None else self.hard.to(device), self.num_classes)
+        if self.hard.device == device:
+            return self
+        soft = None if self._soft is None else copy.deepcopy(self._soft).to(device)  # a module moves in place
+        return Labels(self.hard.to(device) if soft is None else soft, self.num_classes)
 
 
 @dataclass(frozen=True)

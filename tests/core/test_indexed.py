@@ -70,7 +70,6 @@ def test_an_iterable_dataset_is_refused(dataset: Any) -> None:
         IndexedDataset(dataset)
 
 
-@pytest.mark.xfail(reason="an IterableDataset inherits __getitem__, so one with a length passes the check")
 def test_an_iterable_dataset_with_a_length_is_refused() -> None:
     with pytest.raises(InputError, match="map-style"):
         IndexedDataset(SizedStream())

@@ -489,3 +489,36 @@ def test_a_shuffled_loader_over_an_indexed_dataset_corrects_wrong_labels() -> No
     close(criterion.targets, t)
     assert int((given != true).sum()) == 20
     assert torch.equal(criterion.corrected_labels, true)
+
+
+def test_a_forgotten_set_epoch_is_noticed_even_where_repeats_count_once() -> None:
+    labels = torch.tensor([0, 1])
+    criterion = SELCLoss(labels, 2, start=0, repeats="once")
+    outputs = torch.zeros(2, 2, requires_grad=True)
+    for _ in range(100):
+        criterion(outputs, labels, torch.arange(2))
+    with pytest.raises(InputError, match="set_epoch must be called before each epoch"):
+        criterion(outputs, labels, torch.arange(2))
+
+
+def test_outputs_that_are_not_finite_never_reach_the_table() -> None:
+    labels = torch.tensor([0, 1])
+    criterion = SELCLoss(labels, 2, start=0)
+    outputs = torch.tensor([[0.0, torch.nan], [0.0, 0.0]], requires_grad=True)
+    with pytest.raises(InputError, match="outputs must be finite"):
+        criterion(outputs, labels, torch.arange(2))
+    assert torch.equal(criterion.targets, torch.eye(2))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bool, torch.uint8])
+def test_an_index_that_is_no_row_number_gets_its_sentence(dtype: torch.dtype) -> None:
+    labels = torch.tensor([0, 1])
+    criterion = SELCLoss(labels, 2, start=0)
+    with pytest.raises(InputError, match="index must be of integers"):
+        criterion(torch.zeros(2, 2, requires_grad=True), labels, torch.arange(2).to(dtype))
+
+
+def test_option_one_weighted_in_eval_mode_before_any_update_is_finite() -> None:
+    labels = torch.tensor([0, 1])
+    criterion = SELCLoss(labels, 2, start=0, option="I", weighted=True).eval()
+    assert bool(torch.isfinite(criterion(torch.zeros(2, 2), labels, torch.arange(2))))

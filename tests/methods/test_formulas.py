@@ -142,7 +142,6 @@ def test_elr_refuses_options_out_of_range(options: dict[str, float]) -> None:
         ELR(**options)
 
 
-@pytest.mark.xfail(reason="check_alpha speaks of alpha whatever the option is called")
 def test_elr_names_the_option_that_is_out_of_range() -> None:
     with pytest.raises(ConfigError, match="beta"):
         ELR(beta=1.0)

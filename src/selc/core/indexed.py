@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, IterableDataset
 
 from selc.errors import InputError
 
@@ -19,7 +19,8 @@ class IndexedDataset(Dataset[Any]):
     """
 
     def __init__(self, dataset: Any) -> None:
-        if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
+        by_index = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
+        if not by_index or isinstance(dataset, IterableDataset):
             raise InputError(
                 "dataset must be map-style, with __getitem__ and __len__; "
                 f"got {type(dataset).__name__}. An iterable dataset has no index to give."

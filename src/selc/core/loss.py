@@ -17,10 +17,16 @@ from selc.core.store import Store
 from selc.errors import ConfigError, InputError
 
 Option = Literal["I", "II"]
+FORGOTTEN = 100  # visits of one sample in one epoch: no sampler repeats so often, a forgotten set_epoch does
 
 
 def soft_cross_entropy(outputs: Tensor, target: Tensor) -> Tensor:
     """Cross entropy -sum_c t_c log p_c of each sample, [B]; in fp32 whatever the outputs were computed in."""
+    if outputs.shape[-2:] != target.shape[-2:]:
+        raise InputError(
+            f"target must hold a probability for every output; got {list(target.shape)} for outputs "
+            f"{list(outputs.shape)}. Class numbers go to F.cross_entropy."
+        )
     log_p = F.log_softmax(outputs if outputs.dtype == torch.float64 else outputs.float(), dim=-1)
     return -(target * log_p).sum(dim=-1)
 
@@ -42,11 +48,10 @@ def checked_labels(labels: Tensor, num_classes: int) -> Tensor:
     return labels
 
 
-def check_alpha(alpha: float) -> float:
+def check_alpha(alpha: float, name: str = "alpha") -> float:
     if not 0.0 <= alpha < 1.0:
-        raise ConfigError(
-            f"alpha must be in [0, 1); got {alpha}. It is the weight of the old target; the paper uses 0.9."
-        )
+        hint = " It is the weight of the old target; the paper uses 0.9." if name == "alpha" else ""
+        raise ConfigError(f"{name} must be in [0, 1); got {alpha}.{hint}")
     return alpha
 
 
@@ -74,7 +79,7 @@ def handed_out(rows: Tensor, given: Tensor) -> Tensor:
 def confidence_weights(target: Tensor) -> Tensor:
     """The weight max_c t_c of self-adaptive training (Huang et al. 2020), scaled to a mean of one."""
     weight = target.max(dim=1).values
-    return weight / weight.mean()
+    return weight / weight.mean().clamp_min(torch.finfo(weight.dtype).tiny)  # zeros: Option I before any update
 
 
 class SELCLoss(nn.Module):
@@ -121,6 +126,7 @@ class SELCLoss(nn.Module):
         self.store = Store.from_labels(labels, num_classes) if option == "II" else Store(len(labels), num_classes)
         self.register_buffer("labels", labels.clone())
         self.register_buffer("visits", torch.zeros(len(labels), dtype=torch.int16))  # of each row in this epoch
+        self.to(labels.device)
 
     def set_epoch(self, epoch: float) -> None:
         """Say which epoch comes next (or, with a fraction, how far it is)."""
@@ -176,6 +182,11 @@ class SELCLoss(nn.Module):
                 f"{int(self.epoch)}. Call set_epoch before each epoch; if the sampler repeats samples on "
                 "purpose, pass repeats='once'."
             )
+        if int(self.visits[index].max()) > FORGOTTEN:
+            raise InputError(
+                f"set_epoch must be called before each epoch; got an index {FORGOTTEN} times in epoch "
+                f"{int(self.epoch)}. Without it only the first visit of a sample counts."
+            )
         place = torch.arange(len(index), device=index.device)
         _, group = torch.unique(index, return_inverse=True)
         first = place.new_full((len(index),), len(index)).scatter_reduce(0, group, place, "amin")
@@ -187,11 +198,18 @@ class SELCLoss(nn.Module):
         return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
     def _check(self, outputs: Tensor, labels: Tensor, index: Tensor) -> None:
-        B, N = len(index), len(self.labels)
+        B, N = index.numel(), len(self.labels)
         if outputs.shape != (B, self.num_classes) or labels.shape != (B,) or index.shape != (B,) or B == 0:
             raise InputError(
                 f"outputs, labels and index must be [B, {self.num_classes}], [B] and [B]; "
                 f"got {list(outputs.shape)}, {list(labels.shape)} and {list(index.shape)}."
+            )
+        if index.dtype not in (torch.int64, torch.int32):
+            raise InputError(f"index must be of integers (int64 or int32); got {index.dtype}.")
+        if not bool(torch.isfinite(outputs).all()):
+            raise InputError(
+                "outputs must be finite, or the table would keep what is not; got NaN or infinity. "
+                "Lower the learning rate, or look for extreme inputs."
             )
         low, high = (int(v) for v in index.aminmax())
         if low < 0 or high >= N:

@@ -34,13 +34,18 @@ class Mixture(NamedTuple):
 
 def normalise(losses: Tensor) -> Tensor:
     """Map losses to [0, 1] by their smallest and largest value, as the paper does."""
+    losses = _checked(losses)
+    low, high = losses.min(), losses.max()
+    return (losses - low) / (high - low).clamp_min(torch.finfo(losses.dtype).tiny)
+
+
+def _checked(losses: Tensor) -> Tensor:
     if losses.numel() == 0 or not bool(torch.isfinite(losses).all()):
         raise InputError(
             "losses must be a non-empty tensor of finite numbers; "
             f"got {losses.numel()} values, {int((~torch.isfinite(losses)).sum())} of them not finite."
         )
-    low, high = losses.min(), losses.max()
-    return (losses - low) / (high - low).clamp_min(torch.finfo(losses.dtype).tiny)
+    return losses if losses.is_floating_point() else losses.float()
 
 
 @torch.no_grad()
@@ -50,6 +55,11 @@ def fit_mixture(losses: Tensor, bins: int = BINS, steps: int = STEPS, tolerance:
     It starts from the two halves of the losses on either side of their mean, so the same losses always give
     the same mixture.
     """
+    losses = _checked(losses)
+    if float(losses.min()) < 0 or float(losses.max()) > 1:
+        raise InputError(
+            f"losses must be in [0, 1]; got {float(losses.min()):g} to {float(losses.max()):g}. Normalise them first."
+        )
     counts = torch.histc(losses.double().flatten(), bins=bins, min=0.0, max=1.0)
     share = counts / counts.sum()
     x = (torch.arange(bins, dtype=torch.float64, device=share.device) + 0.5) / bins

@@ -7,12 +7,13 @@ import hashlib
 import torch
 
 
-def seed_of(*parts: object) -> int:
+def seed_of(*parts: str | int) -> int:
     """A seed of 63 bits for a sequence of names and numbers, the same on every machine."""
-    digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
+    plain = tuple(part if isinstance(part, str) else int(part) for part in parts)  # numpy's numbers print otherwise
+    digest = hashlib.blake2b(repr(plain).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 
 
-def generator(*parts: object) -> torch.Generator:
+def generator(*parts: str | int) -> torch.Generator:
     """A CPU generator keyed by a sequence of names and numbers."""
     return torch.Generator().manual_seed(seed_of(*parts))

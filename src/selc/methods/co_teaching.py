@@ -21,8 +21,8 @@ class CoTeaching(Method):
         L = mean CE(net 1, small of net 2) + mean CE(net 2, small of net 1)
 
     Deviations: the mean is taken once (the authors' code divides by the number of kept samples twice), training
-    begins with epoch 0, and predictions are the mean of the two networks'. ``forget_rate`` should be near the
-    noise rate, which the method cannot find by itself.
+    begins with epoch 0, the ramp is the paper's (their code spreads it over ramp - 1 epochs), and predictions are the
+    mean of the two networks'. ``forget_rate`` should be near the noise rate, which the method cannot find by itself.
     """
 
     family = "two networks"

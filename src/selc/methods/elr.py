@@ -33,7 +33,7 @@ class ELR(Method):
         super().__init__()
         if not lambda_ >= 0:
             raise ConfigError(f"lambda_ must be at least 0; got {lambda_}. It is the weight of the regulariser.")
-        self.beta, self.lambda_ = check_alpha(beta), lambda_
+        self.beta, self.lambda_ = check_alpha(beta, "beta"), lambda_
 
     def setup(self, data: TrainSet) -> None:
         self.given = data.labels

@@ -42,6 +42,8 @@ class SELCPlus(Method):
                 f"concentration must be at least 0; got {concentration}. It is the parameter of mixup's Beta "
                 "distribution; 0 means no mixing, the authors use 0.9."
             )
+        if labels not in ("hard", "soft"):
+            raise ConfigError(f"labels must be 'hard' or 'soft'; got {labels!r}. The authors' code uses hard ones.")
         SELC(start=start, alpha=alpha)  # checks them now, not after the first stage was set up
         self.start, self.alpha, self.labels, self.concentration = start, alpha, labels, concentration
 

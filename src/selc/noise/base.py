@@ -40,6 +40,7 @@ NOISES: Registry[Callable[..., Noise]] = Registry("noise")
 
 def measured(true: Tensor, given: Tensor, num_classes: int) -> Noise:
     """The realised rate and transition matrix of a pair of labellings."""
+    true, given = true.long(), given.long()  # labels of fewer bits would overflow in the product
     counts = torch.bincount(true * num_classes + given, minlength=num_classes**2)
     counts = counts.view(num_classes, num_classes).double()
     total = counts.sum(1, keepdim=True)
@@ -56,4 +57,4 @@ def check_rate(rate: float) -> float:
 
 def draw_noise(name: str, labels: Tensor, num_classes: int, seed: int, options: Mapping[str, Any]) -> Noise:
     """Draw a registered noise; it depends on the seed, the name and the options alone."""
-    return NOISES[name](labels, num_classes, generator("noise", seed, name), **NOISES.checked(name, options))
+    return NOISES[name](labels.long(), num_classes, generator("noise", seed, name), **NOISES.checked(name, options))

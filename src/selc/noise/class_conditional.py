@@ -23,6 +23,7 @@ def symmetric(
     Exactly int(rate N) samples are chosen over the whole set. With ``include_true``, as in the paper, the new
     label may be the true one, so the realised rate is about rate (C - 1) / C; without, it is the rate.
     """
+    labels = labels.long()
     chosen = _choose(labels, rate, rng)
     given = labels.clone()
     if include_true:
@@ -35,6 +36,7 @@ def symmetric(
 @NOISES.register("pair")
 def pair(labels: Tensor, num_classes: int, rng: Generator, *, rate: float = 0.4) -> Noise:
     """Labels of a random share of the samples become the next class, the last one the first."""
+    labels = labels.long()
     chosen = _choose(labels, rate, rng)
     given = labels.clone()
     given[chosen] = (labels[chosen] + 1) % num_classes

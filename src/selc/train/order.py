@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from selc.core.seeding import generator
+from selc.errors import InputError
 
 
 def deal(num_rows: int, seed: int, shards: int) -> Tensor:
@@ -27,6 +28,8 @@ def epoch_batches(
     A last batch of one row joins the batch before it, because batch norm cannot take it.
     """
     chosen = torch.arange(len(shard)) if rows is None else rows.cpu()
+    if len(chosen) == 0:
+        raise InputError("the rows of an epoch must not be empty; got none. The method chose no sample to train on.")
     pieces, places = [], []
     for k in range(int(shard.max()) + 1):
         mine = chosen[shard[chosen] == k]
@@ -35,6 +38,6 @@ def epoch_batches(
         places.append((torch.arange(len(mine), dtype=torch.float64) + 0.5) / max(len(mine), 1))
     order = torch.cat(pieces)[torch.cat(places).argsort(stable=True)]
     batches = list(torch.split(order.to(device), batch_size))
-    if len(batches) > 1 and len(batches[-1]) == 1:
+    if batch_size > 1 and len(batches) > 1 and len(batches[-1]) == 1:
         batches[-2:] = [torch.cat(batches[-2:])]
     return batches

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any, Literal
 
@@ -39,7 +40,7 @@ class Plan(BaseModel):
     @classmethod
     def _known_optimizer(cls, name: str) -> str:
         known = {n.lower(): n for n in dir(torch.optim) if isinstance(getattr(torch.optim, n), type)}
-        for not_one in ("optimizer", "lbfgs"):  # the base class; and one that needs a closure
+        for not_one in ("optimizer", "lbfgs", "sparseadam"):  # the base class; needs a closure; needs sparse gradients
             known.pop(not_one, None)
         if name.lower() not in known:
             raise unknown("optimizer", name, known)
@@ -55,9 +56,9 @@ class Plan(BaseModel):
 
     def make_optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
         kind = getattr(torch.optim, self.optimizer)
-        options: dict[str, Any] = {"lr": self.lr, "weight_decay": self.weight_decay}
-        if self.optimizer in ("SGD", "RMSprop"):
-            options["momentum"] = self.momentum
+        known = inspect.signature(kind).parameters
+        ours = {"lr": self.lr, "weight_decay": self.weight_decay, "momentum": self.momentum}
+        options: dict[str, Any] = {name: value for name, value in ours.items() if name in known}
         try:
             optimizer: torch.optim.Optimizer = kind(model.parameters(), **(options | self.optimizer_options))
         except (TypeError, ValueError) as error:

@@ -107,5 +107,7 @@ def _remembered(
     target, probs = Store(len(data), data.num_classes), Store(len(data), data.num_classes)
     target.load_state_dict(unpack("target", tensors))
     probs.load_state_dict(unpack("probs", tensors))
-    record = Record(len(data), data.num_classes, torch.device("cpu"), saved.folder / "records")
+    device = data.labels.hard.device
+    target.to(device), probs.to(device)
+    record = Record(len(data), data.num_classes, device, saved.folder / "records")
     return Outcome(model, target, probs, *record.read(len(state["history"])), list(state["history"]))
