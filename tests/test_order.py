@@ -5,7 +5,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from selc.train.order import deal, epoch_batches
+from selc.train.order import Order, deal
 from tests.helpers import rng
 
 CPU = torch.device("cpu")
@@ -20,7 +20,7 @@ def subset(num_rows: int, share: float, seed: int) -> Tensor:
 
 
 def order(shard: Tensor, rows: Tensor | None, seed: int, epoch: int, batch_size: int = 8) -> list[int]:
-    result: list[int] = torch.cat(epoch_batches(shard, rows, batch_size, seed, epoch, CPU)).tolist()
+    result: list[int] = torch.cat(Order(shard, rows, seed).batches(epoch, batch_size, CPU)).tolist()
     return result
 
 
@@ -55,7 +55,7 @@ def test_every_row_of_a_subset_comes_exactly_once_and_no_other(
 def test_batches_are_full_and_none_holds_a_single_row(
     num_rows: int, batch_size: int, shards: int, seed: int, epoch: int
 ) -> None:
-    sizes = list(map(len, epoch_batches(deal(num_rows, seed, shards), None, batch_size, seed, epoch, CPU)))
+    sizes = list(map(len, Order(deal(num_rows, seed, shards), None, seed).batches(epoch, batch_size, CPU)))
     assert min(sizes) > 1
     assert sizes[:-1] == [batch_size] * (len(sizes) - 1)
     assert sizes[-1] <= batch_size + 1
@@ -88,7 +88,7 @@ def test_the_size_of_a_batch_does_not_change_the_order(
 def test_a_batch_takes_from_all_shards_evenly(per_shard: int, shards: int, times: int, seed: int, epoch: int) -> None:
     shard = deal(per_shard * shards * times, seed, shards)
     assume(per_shard * shards > 1)  # a last batch of one row joins the one before it
-    for batch in epoch_batches(shard, None, per_shard * shards, seed, epoch, CPU):
+    for batch in Order(shard, None, seed).batches(epoch, per_shard * shards, CPU):
         assert torch.bincount(shard[batch], minlength=shards).tolist() == [per_shard] * shards
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from selc.core.loss import checked_labels
@@ -61,7 +60,8 @@ class Labels:
         """The target rows at ``index``, [B, C]."""
         if self._soft is not None:
             return self._soft.read(index)
-        return F.one_hot(self.hard.index_select(0, index), self.num_classes).float()
+        label = self.hard.index_select(0, index)
+        return torch.zeros(len(index), self.num_classes, device=label.device).scatter_(1, label.unsqueeze(1), 1.0)
 
     def blocks(self, size: int = BLOCK) -> Iterator[tuple[Tensor, Tensor]]:
         for first in range(0, len(self), size):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -25,8 +26,8 @@ class Evaluator:
         """Convolutions are faster when the channels of a pixel lie side by side."""
         return x.contiguous(memory_format=torch.channels_last) if self.images and x.dim() == 4 else x
 
-    def autocast(self) -> torch.autocast:
-        return torch.autocast(self.device.type, dtype=self.dtype, enabled=self.dtype is not None)
+    def autocast(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.dtype is None else torch.autocast(self.device.type, dtype=self.dtype)
 
     @torch.no_grad()
     def outputs(self, inputs: Inputs, rows: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:

@@ -16,7 +16,7 @@ from selc.errors import TrainingError
 from selc.methods.base import Method
 from selc.train.checkpoint import Checkpoint, pack, pack_optimizer, unpack, unpack_optimizer
 from selc.train.evaluate import Evaluator, TrainSweep
-from selc.train.order import deal, epoch_batches
+from selc.train.order import Order, deal
 from selc.train.plan import Plan
 from selc.train.progress import Progress
 from selc.train.record import Record
@@ -42,7 +42,7 @@ class Stage:
         device = plan.torch_device()
         evaluator = Evaluator(model, method, device, plan.autocast_dtype(device))
         sweep = TrainSweep(evaluator, data)
-        autocast = evaluator.autocast()  # made once: it costs more to make than to enter
+        autocast = evaluator.autocast()
         if evaluator.images:
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         forward = cast(nn.Module, torch.compile(model)) if plan.compile else model
@@ -52,6 +52,7 @@ class Stage:
         seed = seed_of(plan.seed, self.number)
         shard = deal(len(data), seed, plan.shards)
         shard_here = shard.to(device)
+        order = Order(shard, data.rows, seed)
         history, best = self.resume(optimizer)
 
         rows = len(data) if data.rows is None else len(data.rows)
@@ -66,12 +67,11 @@ class Stage:
             for group in optimizer.param_groups:
                 group["lr"] = rate
             chosen = method.select()
-            batches = epoch_batches(
-                shard, data.rows if chosen is None else chosen, plan.batch_size, seed, epoch, device
-            )
+            batches = (order if chosen is None else Order(shard, chosen, seed)).batches(epoch, plan.batch_size, device)
             model.train()
             record.begin()
             losses: list[Tensor] = []
+            first_seed = seed_of(seed, "batch", epoch)
             inputs = data.inputs.stream(batches, seed=seed_of(seed, "augment", epoch))
             for number, (index, x) in enumerate(zip(batches, inputs, strict=True)):
                 batch = Batch(
@@ -79,12 +79,12 @@ class Stage:
                     target=data.labels.read(index),
                     index=index,
                     clock=epoch + number / len(batches),
-                    seed=seed_of(seed, "batch", epoch, number),
+                    seed=first_seed + number,
                     shard=shard_here.index_select(0, index),
                 )
                 with autocast:
                     step = method.step(forward, batch)
-                if step.outputs is not None:  # now, while they are in the processor's cache
+                if step.outputs is not None:
                     record.note(method, step.outputs, batch.target, index)
                 loss = step.loss.mean()
                 optimizer.zero_grad(set_to_none=True)
@@ -107,7 +107,7 @@ class Stage:
                 "epoch": epoch,
                 "lr": rate,
                 "loss": mean_loss,
-                **self.measure(evaluator, sweep, *record.end(epoch)),
+                **self.measure(evaluator, sweep, *record.end(method, epoch)),
                 "seconds": round(seconds, 4),
                 "samples_per_second": round(sum(map(len, batches)) / seconds, 1),
             }

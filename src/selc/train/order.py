@@ -20,24 +20,26 @@ def deal(num_rows: int, seed: int, shards: int) -> Tensor:
     return shard
 
 
-def epoch_batches(
-    shard: Tensor, rows: Tensor | None, batch_size: int, seed: int, epoch: int, device: torch.device
-) -> list[Tensor]:
-    """The rows of each batch of an epoch: every one of ``rows`` (None = all) exactly once.
+class Order:
+    """The order of some rows (None = all), epoch after epoch: each of them exactly once."""
 
-    A last batch of one row joins the batch before it, because batch norm cannot take it.
-    """
-    chosen = torch.arange(len(shard)) if rows is None else rows.cpu()
-    if len(chosen) == 0:
-        raise InputError("the rows of an epoch must not be empty; got none. The method chose no sample to train on.")
-    pieces, places = [], []
-    for k in range(int(shard.max()) + 1):
-        mine = chosen[shard[chosen] == k]
-        mixed = torch.randperm(len(mine), generator=generator("order", seed, epoch, k))
-        pieces.append(mine[mixed])
-        places.append((torch.arange(len(mine), dtype=torch.float64) + 0.5) / max(len(mine), 1))
-    order = torch.cat(pieces)[torch.cat(places).argsort(stable=True)]
-    batches = list(torch.split(order.to(device), batch_size))
-    if batch_size > 1 and len(batches) > 1 and len(batches[-1]) == 1:
-        batches[-2:] = [torch.cat(batches[-2:])]
-    return batches
+    def __init__(self, shard: Tensor, rows: Tensor | None, seed: int) -> None:
+        chosen = torch.arange(len(shard)) if rows is None else rows.cpu()
+        if len(chosen) == 0:
+            raise InputError("the rows of an epoch must not be empty; got none. The method chose no sample.")
+        self.seed = seed
+        self.pieces = [chosen[shard[chosen] == k] for k in range(int(shard.max()) + 1)]
+        places = [(torch.arange(len(mine), dtype=torch.float64) + 0.5) / max(len(mine), 1) for mine in self.pieces]
+        self.evenly = torch.cat(places).argsort(stable=True)  # takes from all shards at the same pace
+
+    def batches(self, epoch: int, batch_size: int, device: torch.device) -> list[Tensor]:
+        """The rows of each batch. A last batch of one row joins the one before it: batch norm cannot take it."""
+        mixed = [
+            mine[torch.randperm(len(mine), generator=generator("order", self.seed, epoch, k))]
+            for k, mine in enumerate(self.pieces)
+        ]
+        order = torch.cat(mixed)[self.evenly].to(device)
+        batches = list(torch.split(order, batch_size))
+        if batch_size > 1 and len(batches) > 1 and len(batches[-1]) == 1:
+            batches[-2:] = [torch.cat(batches[-2:])]
+        return batches

@@ -10,6 +10,8 @@ from torch import Tensor
 from selc.files import read_tensors, write_tensors
 from selc.methods.base import Method
 
+TOGETHER = 2**16  # outputs of batches that are worked on in one call
+
 
 class Record:
     """The losses and predictions of each epoch, [E, N]; in memory, or in one file per epoch."""
@@ -23,23 +25,32 @@ class Record:
 
     def begin(self) -> None:
         """Make room for an epoch."""
-        self.noted: list[tuple[Tensor, Tensor, Tensor]] = []
+        self.losses = torch.full((self.num_rows,), torch.nan, device=self.device)
+        self.predictions = torch.full((self.num_rows,), -1, dtype=self.dtype, device=self.device)
+        self.waiting: list[tuple[Tensor, Tensor, Tensor]] = []
+
+    def note(self, method: Method, outputs: Tensor, target: Tensor, index: Tensor) -> None:
+        """Take down a batch. Small ones wait for each other, to be worked on in fewer calls."""
+        self.waiting.append((outputs.detach(), target, index))
+        if len(self.waiting) * outputs.numel() >= TOGETHER:
+            self.settle(method)
 
     @torch.no_grad()
-    def note(self, method: Method, outputs: Tensor, target: Tensor, index: Tensor) -> None:
-        """Take down a batch; its values go to their rows at the end of the epoch, all in one call."""
-        log_p = method.log_probs(outputs)
-        self.noted.append((index, (target * log_p).sum(dim=1), log_p.argmax(dim=1)))
+    def settle(self, method: Method) -> None:
+        """Work out the losses and predictions of the batches that wait."""
+        if not self.waiting:
+            return
+        outputs, target, index = (list(parts) for parts in zip(*self.waiting, strict=True))
+        self.waiting = []
+        rows = torch.cat(index)
+        log_p = method.log_probs(torch.cat(outputs, dim=-2))
+        self.losses.index_copy_(0, rows, -(torch.cat(target) * log_p).sum(dim=1))
+        self.predictions.index_copy_(0, rows, log_p.max(dim=1).indices.to(self.dtype))
 
-    def end(self, epoch: int) -> tuple[Tensor, Tensor]:
+    def end(self, method: Method, epoch: int) -> tuple[Tensor, Tensor]:
         """Keep the epoch; return its losses and predictions."""
-        losses = torch.full((self.num_rows,), torch.nan, device=self.device)
-        predictions = torch.full((self.num_rows,), -1, dtype=self.dtype, device=self.device)
-        if self.noted:
-            index, log_likelihood, predicted = map(torch.cat, zip(*self.noted, strict=True))
-            losses.index_copy_(0, index, -log_likelihood)
-            predictions.index_copy_(0, index, predicted.to(self.dtype))
-        kept = losses.cpu(), predictions.cpu()
+        self.settle(method)
+        kept = self.losses.cpu(), self.predictions.cpu()
         if self.folder is None:
             self.epochs[epoch:] = [kept]
         else:
