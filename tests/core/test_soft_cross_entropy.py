@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from selc.core import soft_cross_entropy
+from selc.core.loss import log_softmax
 from tests.helpers import close, entropy64, gradient, random_logits, random_targets, softmax64
 
 
@@ -52,3 +53,14 @@ def test_float64_is_kept_and_the_gradient_is_that_of_the_loss() -> None:
     t = random_targets(4, 5, seed=1).double()
     assert soft_cross_entropy(z, t).dtype == torch.float64
     assert torch.autograd.gradcheck(lambda outputs: soft_cross_entropy(outputs, t), (z,))
+
+
+@pytest.mark.parametrize("classes", [2, 10, 15, 16, 40])
+@pytest.mark.parametrize("scale", [1.0, 100.0, 1e4])
+def test_log_probabilities_are_torchs_own_with_and_without_a_gradient(classes: int, scale: float) -> None:
+    outputs = scale * torch.randn(50, classes, generator=torch.Generator().manual_seed(classes))
+    expected = F.log_softmax(outputs, dim=-1)
+    assert torch.equal(log_softmax(outputs), expected)
+    with torch.no_grad():
+        torch.testing.assert_close(log_softmax(outputs), expected, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(log_softmax(torch.stack([outputs, outputs]))[1], expected, rtol=1e-6, atol=1e-6)

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from selc.core.loss import soft_cross_entropy
+from selc.core.loss import log_softmax, soft_cross_entropy
 from selc.core.store import Store
 from selc.registry import Registry
 from selc.types import Batch, Outcome, Step, Sweep, TrainSet
@@ -66,7 +65,7 @@ class Method(nn.Module):
 
     def log_probs(self, outputs: Tensor) -> Tensor:
         """Outputs to log class probabilities, [B, C]: safe to take a loss of, where probabilities are not."""
-        return F.log_softmax(outputs.float(), dim=-1)
+        return log_softmax(outputs)
 
     def probs(self, outputs: Tensor) -> Tensor:
         """Outputs to class probabilities, [B, C]; rows sum to one."""
