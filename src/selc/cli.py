@@ -65,24 +65,24 @@ def demo(
 @app.command()
 def train(
     data: Annotated[str, typer.Argument(help="A dataset by name: see `selc list datasets`.")],
-    method: Annotated[str | None, typer.Option(help="See `selc list methods`. [default: selc]")] = None,
-    net: Annotated[str | None, typer.Option(help="See `selc list nets`. [default: what suits the data]")] = None,
-    noise: Annotated[str | None, typer.Option(help="See `selc list noise`. [default: none]")] = None,
+    method: Annotated[str | None, typer.Option(help="See `selc list methods`. (default: selc)")] = None,
+    net: Annotated[str | None, typer.Option(help="See `selc list nets`. (default: what suits the data)")] = None,
+    noise: Annotated[str | None, typer.Option(help="See `selc list noise`. (default: none)")] = None,
     rate: Annotated[float | None, typer.Option(help="Share of the labels that the noise touches.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="[default: what suits the data]")] = None,
-    lr: Annotated[float | None, typer.Option(help="Learning rate. [default: what suits the data]")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="[default: what suits the data]")] = None,
-    optimizer: Annotated[str | None, typer.Option(help="Any class of torch.optim. [default: SGD]")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Default: what suits the data.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate. (default: what suits the data)")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Default: what suits the data.")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="Any class of torch.optim. (default: SGD)")] = None,
     schedule: Annotated[str | None, typer.Option(help="constant, step or cosine.")] = None,
-    pick: Annotated[str | None, typer.Option(help="Network to keep: last or best-val. [default: last]")] = None,
+    pick: Annotated[str | None, typer.Option(help="Network to keep: last or best-val. (default: last)")] = None,
     val_fraction: Annotated[float | None, typer.Option(help="Share of the training rows to hold out.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of noise, network and order. [default: 0]")] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or mps. [default: auto]")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of noise, network and order. (default: 0)")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or mps. (default: auto)")] = None,
     config: Annotated[Path | None, typer.Option(help="Start from a configuration file (TOML).")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting: method.alpha=0.8")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run. [default: runs/DATA-METHOD-K]")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run. (default: runs/DATA-METHOD-K)")] = None,
 ) -> None:
     """Train a method on a dataset; write model, corrected labels and history to a run folder."""
     with _speaking():
