@@ -59,7 +59,7 @@ class Fake:
     predictions: Tensor | None = None
     path: Path = Path("fake")
 
-    def records(self, stage: int) -> tuple[Tensor | None, Tensor | None]:
+    def records(self, stage: int | None = None) -> tuple[Tensor | None, Tensor | None]:
         return self.losses, self.predictions
 
     def targets(self) -> Tensor:

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from selc.run import Config, RunFolder
 from selc.train import Progress
+from selc.types import accuracies
 
 QUIET_SECONDS = 5.0  # without a terminal, lines come at most this often
 
@@ -68,6 +69,8 @@ class Screen(Progress):
         news = describe(entry)
         self.bars.update(self.task, epoch=entry["epoch"] + 1, news=news)
         late = time.monotonic() - self.last_line > QUIET_SECONDS or entry["epoch"] + 1 == self.epochs
+        if "turning_point" in entry:
+            self.notice(describe_turn(entry["turning_point"]))
         if not self.console.is_terminal and late:
             self.last_line = time.monotonic()
             left = (self.epochs - entry["epoch"] - 1) * entry["seconds"]
@@ -91,8 +94,18 @@ def describe(entry: dict[str, Any]) -> str:
     words = [f"loss {entry['loss']:.3f}"]
     if "changed" in entry:
         words.append(f"labels changed {entry['changed']:.1%}")
-    words += [f"{name} {value['top1']:.1%}" for name, value in entry.items() if isinstance(value, dict)]
+    words += [f"{name} {value['top1']:.1%}" for name, value in accuracies(entry).items()]
     return ", ".join(words)
+
+
+def describe_turn(turn: dict[str, Any]) -> str:
+    """The turning point in a sentence."""
+    where = (
+        f"turning point at epoch {turn['peak']:.1f} ({turn['reason']}), {turn['in_dispute']:.1%} of labels in dispute"
+    )
+    if turn["start"] is None:
+        return f"{where}; cross entropy goes on and no label is changed"
+    return f"{where}; back to epoch {turn['start']:.1f}, from there SELC with alpha {turn['alpha']:.2f}"
 
 
 def show_config(config: Config, folder: Path) -> None:

@@ -133,11 +133,17 @@ class Outcome:
     losses: Tensor  # [E, N] on the given labels, from the training pass; NaN where there was none
     predictions: Tensor  # [E, N] class predicted in the training pass; -1 where there was none
     history: list[dict[str, Any]] = field(default_factory=list)
+    stage: int = 0  # which call of ``train`` it came from
 
     @property
     def corrected_labels(self) -> Tensor:
         """The class that the method believes in for every row, [N]."""
         return self.target.argmax()
+
+
+def accuracies(entry: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """The named sets in an entry of the history, with their accuracy."""
+    return {name: value for name, value in entry.items() if isinstance(value, dict) and "top1" in value}
 
 
 class Sweep(Protocol):

@@ -18,7 +18,6 @@ class Recipe:
 
     net: str = "mlp"
     plan: Mapping[str, Any] = field(default_factory=dict)  # fields of Plan
-    start: float = 10  # epochs of plain CE before correction, for the methods that have one
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from selc.types import EvalSet
 _PLAIN = {"batch_size": 128, "schedule": "constant", "weight_decay": 0.0, "threads": 1}
 
 
-@dataset("digits", Recipe(net="mlp", plan={"epochs": 60, "lr": 0.002, **_PLAIN}, start=8))
+@dataset("digits", Recipe(net="mlp", plan={"epochs": 60, "lr": 0.002, **_PLAIN}))
 def digits() -> Bundle:
     """1,797 scans of handwritten digits, 8 x 8 pixels, 10 classes (from scikit-learn)."""
     try:
@@ -40,7 +40,7 @@ def digits() -> Bundle:
     )
 
 
-@dataset("moons", Recipe(net="mlp", plan={"epochs": 40, "lr": 0.01, **_PLAIN}, start=5))
+@dataset("moons", Recipe(net="mlp", plan={"epochs": 40, "lr": 0.01, **_PLAIN}))
 def moons() -> Bundle:
     """2,000 points on two interleaved half circles, 2 classes (drawn by selc)."""
 

@@ -19,10 +19,21 @@ Net = Callable[[int], nn.Module]  # number of outputs -> a fresh network
 class Train(Protocol):
     """Runs one stage of training; a method with several stages calls it several times."""
 
-    def __call__(self, method: Method, data: TrainSet, *, model: nn.Module | None = None, **changes: Any) -> Outcome:
-        """Train ``method`` on ``data``, in a fresh network or on with ``model``.
+    def __call__(
+        self,
+        method: Method,
+        data: TrainSet,
+        *,
+        model: nn.Module | None = None,
+        stop: Callable[[list[dict[str, Any]], Tensor, int], bool] | None = None,
+        start_from: tuple[Outcome, float] | None = None,
+        **changes: Any,
+    ) -> Outcome:
+        """Train ``method`` on ``data``, in a fresh network, on with ``model``, or on from a state of an outcome.
 
-        ``changes`` replace settings of the run's plan for this stage: ``epochs``, ``lr``, ``schedule``, ...
+        ``stop(history, recent_losses, epochs)`` is asked after each epoch whether to stop; ``start_from`` is an
+        outcome of a stage that had one, and the clock to step back to. ``changes`` replace settings of the run's
+        plan for this stage: ``epochs``, ``lr``, ``schedule``, ...
         """
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any, Literal
+
 from torch import Tensor
 
 from selc.core.loss import (
@@ -13,9 +16,12 @@ from selc.core.loss import (
     soft_cross_entropy,
 )
 from selc.core.store import Store
-from selc.methods.base import METHODS, Method, detached_probs
+from selc.core.turning import Metric, Turn, alpha_for, gaps_in, recognise, turning_point
+from selc.errors import ConfigError
+from selc.methods.base import METHODS, Method, Train, detached_probs
+from selc.methods.ce import CE
 from selc.methods.parts import label_store, normalised
-from selc.types import Batch, Sweep, TrainSet
+from selc.types import Batch, Outcome, Sweep, TrainSet
 
 
 @METHODS.register("selc")
@@ -24,29 +30,85 @@ class SELC(Method):
 
         t <- alpha t + (1 - alpha) p      L = -sum_c t_c log p_c
 
-    Deviations: none from the paper's Eq. 4 and 6. ``start`` counts epochs of plain CE from 0 and may have a
-    fraction. ``weighted`` adds the weight of self-adaptive training. The authors' code takes log(softmax),
-    which is not finite for large logits, and looks ``start`` up by the true noise rate.
+    ``start``, the number of epochs of plain CE (it may have a fraction), is found from the training losses by
+    default (``"auto"``, see `selc.core.turning`): CE trains until the turning point has passed, then the training
+    steps back to it and goes on with SELC. ``"pilot"`` is Algorithm 1 of the paper: a whole CE training, then a fresh
+    one that starts ``margin`` epochs before the largest M1. ``alpha="auto"`` follows from the turning point.
+
+    Deviations: none from the paper's Eq. 4 and 6; the paper's constants are ``start="pilot", alpha=0.9``.
+    ``weighted`` adds the weight of self-adaptive training. The authors' code takes log(softmax), which is not finite
+    for large logits, and looks ``start`` up by the true noise rate.
     """
 
     family = "memory"
     keeps_belief = True
 
-    def __init__(self, *, start: float = 10, alpha: float = 0.9, option: Option = "II", weighted: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        start: float | Literal["auto", "pilot"] = "auto",
+        alpha: float | Literal["auto"] = "auto",
+        option: Option = "II",
+        weighted: bool = False,
+        metric: Metric = "M1",
+        margin: int = 10,
+    ) -> None:
         super().__init__()
-        self.start, self.alpha = check_start(start), check_alpha(alpha)
+        if isinstance(start, str) and start not in ("auto", "pilot"):
+            raise ConfigError(f"start must be a number of epochs, 'auto' or 'pilot'; got {start!r}.")
+        if isinstance(alpha, str) and alpha != "auto":
+            raise ConfigError(f"alpha must be a number in [0, 1) or 'auto'; got {alpha!r}.")
+        self.start = start if isinstance(start, str) else check_start(start)
+        self.alpha = alpha if isinstance(alpha, str) else check_alpha(alpha)
         self.option, self.weighted = check_option(option), weighted
+        self.metric, self.margin = metric, margin
 
     def setup(self, data: TrainSet) -> None:
         self.given = data.labels
         self.store = label_store(data.labels) if self.option == "II" else Store(len(data), data.num_classes)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        if batch.clock < self.start:
+        start, alpha = self._numbers()
+        if batch.clock < start:
             return soft_cross_entropy(outputs, batch.target)
-        target = self.store.ema(batch.index, detached_probs(self, outputs), self.alpha)  # Eq. 4
+        target = self.store.ema(batch.index, detached_probs(self, outputs), alpha)  # Eq. 4
         loss = soft_cross_entropy(outputs, target)  # Eq. 6
         return confidence_weights(target) * loss if self.weighted else loss
 
     def belief(self, sweep: Sweep) -> Store:
         return self.store if self.option == "II" else normalised(self.store, self.given)
+
+    def fit(self, data: TrainSet, train: Train) -> Outcome:
+        if self.start == "auto":
+            watched = train(CE(), data, stop=self.watch)
+            turn = next((Turn(**e["turning_point"]) for e in watched.history if "turning_point" in e), None)
+            if turn is None or turn.start is None:
+                return replace(watched, target=label_store(data.labels))  # CE to the end: no label is changed
+            return train(self._at(turn.start, turn.alpha), data, start_from=(watched, turn.start))
+        if self.start == "pilot":
+            pilot = train(CE(), data)
+            start = max(turning_point(pilot.losses, self.metric) - self.margin, 0)
+            return train(self._at(start, alpha_for(start)), data)
+        return train(self, data)
+
+    def watch(self, history: list[dict[str, Any]], recent: Tensor, epochs: int) -> bool:
+        """Note how far apart the losses lie, and say whether the turning point has passed."""
+        if any("turning_point" in entry for entry in history):
+            return False  # there was nothing to correct
+        entry = history[-1]
+        entry["gaps"] = gaps_in(recent, entry["epoch"])
+        gaps = [(clock, value) for e in history for clock, value in e["gaps"]]
+        turn = recognise(gaps, [e["disagree"] for e in history], epochs)
+        if turn is None:
+            return False
+        entry["turning_point"] = turn._asdict()
+        return turn.start is not None
+
+    def _at(self, start: float, alpha: float) -> SELC:
+        """The same method with numbers in the place of "auto"."""
+        chosen = alpha if self.alpha == "auto" else self.alpha
+        return SELC(start=start, alpha=chosen, option=self.option, weighted=self.weighted)
+
+    def _numbers(self) -> tuple[float, float]:
+        start = self.start if not isinstance(self.start, str) else 0.0
+        return start, self.alpha if not isinstance(self.alpha, str) else alpha_for(start)

@@ -31,8 +31,8 @@ class SELCPlus(Method):
     def __init__(
         self,
         *,
-        start: float = 10,
-        alpha: float = 0.9,
+        start: float | Literal["auto", "pilot"] = "auto",
+        alpha: float | Literal["auto"] = "auto",
         labels: Literal["hard", "soft"] = "hard",
         concentration: float = 0.9,
     ) -> None:
@@ -52,7 +52,7 @@ class SELCPlus(Method):
         return Step(soft_cross_entropy(model(x), target), None)
 
     def fit(self, data: TrainSet, train: Train) -> Outcome:
-        first = train(SELC(start=self.start, alpha=self.alpha), data)
+        first = SELC(start=self.start, alpha=self.alpha).fit(data, train)
         corrected = first.corrected_labels if self.labels == "hard" else first.target
         second = train(self, data.relabel(corrected))
         return replace(second, target=first.target)

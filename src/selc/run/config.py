@@ -54,11 +54,10 @@ class Config(BaseModel):
         if data not in RECIPES:
             raise unknown("data", data, RECIPES)
         recipe = RECIPES[data]
-        method = _choice(METHODS, settings.pop("method", {}), "selc", {"start": recipe.start})
         resolved = {
             "data": data,
             "noise": _choice(NOISES, settings.pop("noise", {}), "none"),
-            "method": method,
+            "method": _choice(METHODS, settings.pop("method", {}), "selc"),
             "net": _choice(NETS, settings.pop("net", {}), recipe.net),
             "train": resolve_plan(settings.pop("train", {}), recipe),
         }
@@ -89,14 +88,10 @@ class Config(BaseModel):
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _choice(
-    registry: Registry[Any], given: Mapping[str, Any], default: str, suits: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
+def _choice(registry: Registry[Any], given: Mapping[str, Any], default: str) -> dict[str, Any]:
     options = dict(given)
     name = options.pop("name", default)
-    defaults = registry.defaults(name)
-    suited = {k: v for k, v in (suits or {}).items() if k in defaults}
-    return {"name": name, **registry.checked(name, {**defaults, **suited, **options})}
+    return {"name": name, **registry.checked(name, {**registry.defaults(name), **options})}
 
 
 def resolve_plan(given: Mapping[str, Any], recipe: Recipe) -> Plan:

@@ -18,6 +18,7 @@ import io
 import json
 import os
 import platform
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -111,18 +112,36 @@ class RunFolder:
         return sorted(self.path.glob("stage-*"), key=lambda p: int(p.name.removeprefix("stage-")))
 
     def history(self) -> list[dict[str, Any]]:
-        """One entry per epoch of every stage, from the checkpoints."""
-        manifests = [stage / "manifest.json" for stage in self.stages()]
-        return [entry for m in manifests if m.exists() for entry in read_json(m)["history"]]
+        """One entry per epoch of every stage, from the checkpoints; epochs that were stepped back over are marked."""
+        manifests = [self._manifest(stage) for stage in range(len(self.stages()))]
+        entries = [entry for manifest in manifests for entry in manifest.get("history", [])]
+        for stage, epoch in (manifest["begin"] for manifest in manifests if "begin" in manifest):
+            for entry in entries:
+                if entry["stage"] == stage and entry["epoch"] >= epoch:
+                    entry["undone"] = True
+        return entries
 
-    def records(self, stage: int = 0) -> tuple[Tensor, Tensor]:
-        """Losses and predictions of a stage's training pass, [E, N] each."""
-        folder = self.path / f"stage-{stage}"
-        if not (folder / "manifest.json").exists():
+    def records(self, stage: int | None = None) -> tuple[Tensor, Tensor]:
+        """Losses and predictions of the training pass, [E, N] each; of the last stage that recorded any.
+
+        Where the stage went on from a state of an earlier one, the epochs up to there come from that.
+        """
+        if stage is None:
+            recorded = [e["stage"] for e in self.history() if "given_loss" in e]
+            stage = max(recorded, default=0)
+        manifest = self._manifest(stage)
+        if not manifest:
             raise RunFolderError(f"{self.path} must have saved an epoch of stage {stage}; got none yet.")
-        epochs = len(read_json(folder / "manifest.json")["history"])
-        files = [read_tensors(folder / "records" / f"epoch-{e:04d}.safetensors") for e in range(epochs)]
-        return torch.stack([f["losses"] for f in files]), torch.stack([f["predictions"] for f in files])
+        files = [(stage, entry["epoch"]) for entry in manifest["history"]]
+        if "begin" in manifest:
+            earlier, first = manifest["begin"]
+            files = [(earlier, epoch) for epoch in range(first)] + files
+        tensors = [read_tensors(self.path / f"stage-{s}" / "records" / f"epoch-{e:04d}.safetensors") for s, e in files]
+        return torch.stack([t["losses"] for t in tensors]), torch.stack([t["predictions"] for t in tensors])
+
+    def _manifest(self, stage: int) -> dict[str, Any]:
+        path = self.path / f"stage-{stage}" / "manifest.json"
+        return dict(read_json(path)) if path.exists() else {}
 
     def write_metrics(self) -> None:
         write_text(self.path / "metrics.jsonl", "".join(json.dumps(e) + "\n" for e in self.history()))
@@ -135,6 +154,8 @@ class RunFolder:
         write_text(self.path / "corrected_labels.csv", labels_csv(self.given, target, self.classes))
         self.write_metrics()
         write_json(self.path / "summary.json", summary)
+        for stage in self.stages():
+            shutil.rmtree(stage / "snapshots", ignore_errors=True)  # there is nothing left to step back for
 
     def _check_finished(self) -> None:
         if not self.finished:

@@ -20,7 +20,7 @@ from selc.noise.base import digest_of
 from selc.run.config import ARRAYS, Config
 from selc.run.folder import RunFolder
 from selc.train import Plan, Progress, Trainer
-from selc.types import EvalSet, Labels, Outcome, TrainSet
+from selc.types import EvalSet, Labels, Outcome, TrainSet, accuracies
 
 
 def execute(config: Config, out: Path | str, progress: Progress | None = None) -> RunFolder:
@@ -97,15 +97,14 @@ def summarise(run: RunFolder, outcome: Outcome, plan: Plan, seconds: float) -> d
     last = outcome.history[-1]
     corrected = outcome.corrected_labels.cpu()
     true, given = run.true, run.given
-    epochs = [e for e in run.history() if e["stage"] == last["stage"]]
+    epochs = {e["epoch"]: e for e in run.history() if e["stage"] == last["stage"]}
     picked = last["epoch"]
     if plan.pick == "best-val":
-        picked = max(epochs, key=lambda e: (e["val"]["top1"], -e["epoch"]))["epoch"]
-    names = {k for k, v in last.items() if isinstance(v, dict)}
+        picked = max(epochs, key=lambda e: (epochs[e]["val"]["top1"], -e))
     summary: dict[str, Any] = {
         "pick": plan.pick,
         "epoch": picked,
-        "accuracy": {name: epochs[picked][name] for name in sorted(names)},
+        "accuracy": accuracies(epochs[picked]),
         "changed": float((corrected != given).float().mean()),
         "seconds_this_session": round(seconds, 3),
         "seconds_training": round(sum(e["seconds"] for e in run.history()), 3),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -20,7 +20,29 @@ from selc.train.order import Order, deal
 from selc.train.plan import Plan
 from selc.train.progress import Progress
 from selc.train.record import Record
+from selc.train.snapshots import Snapshots
 from selc.types import Batch, EvalSet, Outcome, TrainSet
+
+Stop = Callable[[list[dict[str, Any]], Tensor, int], bool]  # (history, recent losses, epochs of the plan) -> stop?
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """The state at the beginning of an epoch of an earlier stage."""
+
+    outcome: Outcome
+    snapshots: Snapshots
+    epoch: int
+
+    def joined(self, later: Outcome) -> Outcome:
+        """The whole timeline: what came before the step back, then what came after; what was undone is marked."""
+        undone = [{**e, "undone": True} for e in self.outcome.history[self.epoch :]]
+        return replace(
+            later,
+            losses=torch.cat([self.outcome.losses[: self.epoch], later.losses]),
+            predictions=torch.cat([self.outcome.predictions[: self.epoch], later.predictions]),
+            history=[*self.outcome.history[: self.epoch], *undone, *later.history],
+        )
 
 
 @dataclass
@@ -36,6 +58,9 @@ class Stage:
     val: EvalSet | None
     checkpoint: Checkpoint | None
     progress: Progress
+    stop: Stop | None = None  # asked after each epoch
+    snapshots: Snapshots | None = None  # where states to step back to are kept
+    begin: Beginning | None = None  # a state to go on from, instead of a fresh network
 
     def run(self) -> Outcome:
         method, data, model, plan = self.method, self.data, self.model, self.plan
@@ -49,19 +74,26 @@ class Stage:
         optimizer = plan.make_optimizer(model)
         folder = self.checkpoint.folder / "records" if self.checkpoint else None
         record = Record(len(data), data.num_classes, device, folder)
-        seed = seed_of(plan.seed, self.number)
+        # A stage that goes on from another's state also goes on with its order and its random draws.
+        seed = seed_of(plan.seed, self.number if self.begin is None else self.begin.outcome.stage)
         shard = deal(len(data), seed, plan.shards)
         shard_here = shard.to(device)
         order = Order(shard, data.rows, seed)
         history, best = self.resume(optimizer)
+        first = self.begin.epoch if self.begin else 0
 
         rows = len(data) if data.rows is None else len(data.rows)
         if rows < plan.batch_size:
             self.progress.notice(f"batch_size {plan.batch_size} is more than the {rows} samples: one batch holds all.")
-        self.progress.begin_stage(self.number, plan.epochs, len(history), rows)
+        self.progress.begin_stage(self.number, plan.epochs, first + len(history), rows)
 
-        for epoch in range(len(history), plan.epochs):
+        for epoch in range(first + len(history), plan.epochs):
+            if history and history[-1].get("stop"):
+                break
             began = time.perf_counter()
+            if self.snapshots is not None:
+                tensors, values = pack_optimizer(optimizer)
+                self.snapshots.save(epoch, tensors | pack("model", model), values)
             torch.manual_seed(seed_of(seed, "epoch", epoch))  # for what draws by itself, such as dropout
             rate = plan.rate(epoch)
             for group in optimizer.param_groups:
@@ -102,16 +134,19 @@ class Stage:
                 )
             method.end_epoch(epoch, sweep)
             seconds = time.perf_counter() - began
-            entry = {
+            kept = record.end(method, epoch)
+            entry: dict[str, Any] = {
                 "stage": self.number,
                 "epoch": epoch,
                 "lr": rate,
                 "loss": mean_loss,
-                **self.measure(evaluator, sweep, *record.end(method, epoch)),
+                **self.measure(evaluator, sweep, *kept),
                 "seconds": round(seconds, 4),
                 "samples_per_second": round(sum(map(len, batches)) / seconds, 1),
             }
             history.append(entry)
+            if self.stop is not None:
+                entry["stop"] = self.stop(history, self.recent(record, order, epoch), plan.epochs)
             if self.val is not None and (best is None or entry["val"]["top1"] > best[0]):
                 best = entry["val"]["top1"], pack("best", model)
             self.save(history, optimizer, best)
@@ -120,7 +155,18 @@ class Stage:
         if plan.pick == "best-val" and best is not None:
             model.load_state_dict(unpack("best", best[1]))
             sweep.forget()
-        return Outcome(model, method.belief(sweep), sweep(), *record.read(plan.epochs), history)
+        outcome = Outcome(
+            model, method.belief(sweep), sweep(), *record.read(range(first, first + len(history))), history, self.number
+        )
+        return outcome if self.begin is None else self.begin.joined(outcome)
+
+    def recent(self, record: Record, order: Order, epoch: int) -> Tensor:
+        """The losses of the last two epochs in the order in which they were seen; in the first epoch of the one."""
+        seen = []
+        for e in range(max(0, epoch - 1), epoch + 1):
+            rows = torch.cat(order.batches(e, self.plan.batch_size, torch.device("cpu")))
+            seen.append(record.epoch(e)[0][rows])
+        return torch.cat(seen)
 
     def measure(self, evaluator: Evaluator, sweep: TrainSweep, losses: Tensor, predictions: Tensor) -> dict[str, Any]:
         """What an epoch shows: on the training pass, on the labels that the method keeps, on the named sets."""
@@ -154,7 +200,11 @@ class Stage:
             "optimizer": values,
             "best": best[0] if best else None,
         }
-        self.checkpoint.save(f"state-{len(history):04d}", tensors, state)
+        self.checkpoint.save(f"state-{history[-1]['epoch'] + 1:04d}", tensors, state | self.origin())
+
+    def origin(self) -> dict[str, Any]:
+        """Where the stage goes on from, for its manifest."""
+        return {} if self.begin is None else {"begin": [self.begin.outcome.stage, self.begin.epoch]}
 
     def resume(
         self, optimizer: torch.optim.Optimizer
@@ -162,6 +212,10 @@ class Stage:
         """Put the saved state in place; return the history so far and the best epoch's weights."""
         saved = self.checkpoint.load() if self.checkpoint else None
         if saved is None:
+            if self.begin is not None:
+                tensors, values = self.begin.snapshots.load(self.begin.epoch)
+                self.model.load_state_dict(unpack("model", tensors))
+                unpack_optimizer(optimizer, tensors, values)
             return [], None
         tensors, state = saved
         self.model.load_state_dict(unpack("model", tensors))

@@ -20,7 +20,7 @@ class Record:
         self.num_rows, self.folder = num_rows, folder
         self.dtype = torch.int16 if num_classes < 2**15 else torch.int32
         self.device = device
-        self.epochs: list[tuple[Tensor, Tensor]] = []
+        self.epochs: dict[int, tuple[Tensor, Tensor]] = {}
         self.begin()
 
     def begin(self) -> None:
@@ -52,19 +52,21 @@ class Record:
         self.settle(method)
         kept = self.losses.cpu(), self.predictions.cpu()
         if self.folder is None:
-            self.epochs[epoch:] = [kept]
+            self.epochs[epoch] = kept
         else:
             write_tensors(self._file(epoch), {"losses": kept[0], "predictions": kept[1]})
         return kept
 
-    def read(self, epochs: int) -> tuple[Tensor, Tensor]:
-        """Losses and predictions of the first ``epochs`` epochs, [E, N] each."""
-        if self.folder is not None:
-            files = [read_tensors(self._file(epoch)) for epoch in range(epochs)]
-            kept = [(file["losses"], file["predictions"]) for file in files]
-        else:
-            kept = self.epochs[:epochs]
-        losses, predictions = zip(*kept, strict=True)
+    def epoch(self, epoch: int) -> tuple[Tensor, Tensor]:
+        """Losses and predictions of one epoch, [N] each."""
+        if self.folder is None:
+            return self.epochs[epoch]
+        file = read_tensors(self._file(epoch))
+        return file["losses"], file["predictions"]
+
+    def read(self, epochs: range) -> tuple[Tensor, Tensor]:
+        """Losses and predictions of some epochs, [E, N] each."""
+        losses, predictions = zip(*(self.epoch(epoch) for epoch in epochs), strict=True)
         return torch.stack(losses), torch.stack(predictions)
 
     def _file(self, epoch: int) -> Path:

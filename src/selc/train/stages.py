@@ -15,10 +15,11 @@ from selc.core.store import Store
 from selc.errors import ConfigError
 from selc.methods.base import Method, Net
 from selc.train.checkpoint import Checkpoint, pack, unpack
-from selc.train.loop import Stage
+from selc.train.loop import Beginning, Stage, Stop
 from selc.train.plan import Plan
 from selc.train.progress import Progress
 from selc.train.record import Record
+from selc.train.snapshots import Snapshots
 from selc.types import EvalSet, Outcome, TrainSet
 
 
@@ -42,6 +43,7 @@ class Trainer:
         self.val = val.to(self.device) if val is not None else None
         self.progress = progress or Progress()
         self.stages = 0
+        self.snapshots: dict[int, Snapshots] = {}
         if plan.pick == "best-val" and val is None and plan.val_fraction == 0:
             raise ConfigError("pick 'best-val' needs a validation set; got none. Set val_fraction, such as 0.1.")
 
@@ -58,14 +60,33 @@ class Trainer:
         finally:
             torch.set_num_threads(threads)
 
-    def __call__(self, method: Method, data: TrainSet, *, model: nn.Module | None = None, **changes: Any) -> Outcome:
-        """One stage: a fresh network or on with ``model``; ``changes`` replace settings of the plan."""
+    def __call__(
+        self,
+        method: Method,
+        data: TrainSet,
+        *,
+        model: nn.Module | None = None,
+        stop: Stop | None = None,
+        start_from: tuple[Outcome, float] | None = None,
+        **changes: Any,
+    ) -> Outcome:
+        """One stage: a fresh network, on with ``model``, or on from the latest state before a clock of an outcome.
+
+        ``stop`` is asked after each epoch; a stage that may be stopped keeps states to step back to. ``changes``
+        replace settings of the plan.
+        """
         number = self.stages
         self.stages += 1
         plan = Plan.model_validate(self.plan.model_dump() | changes)
-        checkpoint = None
-        if self.folder is not None:
-            checkpoint = Checkpoint(self.folder / f"stage-{number}", self.fingerprint)
+        folder = None if self.folder is None else self.folder / f"stage-{number}"
+        checkpoint = None if folder is None else Checkpoint(folder, self.fingerprint)
+        snapshots = begin = None
+        if stop is not None:
+            snapshots = self.snapshots[number] = Snapshots(None if folder is None else folder / "snapshots")
+        if start_from is not None:
+            outcome, clock = start_from
+            states = self.snapshots[outcome.stage]
+            begin = Beginning(outcome, states, states.before(clock))
         if model is None:
             torch.manual_seed(seed_of(plan.seed, number, "init"))
             model = method.build(self.net, data.num_classes)
@@ -74,12 +95,16 @@ class Trainer:
         method.to(self.device)
         saved = checkpoint.load() if checkpoint else None
         if checkpoint is not None and saved is not None and saved[1]["finished"]:
-            return _remembered(*saved, model, data, checkpoint)
-        stage = Stage(number, method, data, model, plan, self.tests, self.val, checkpoint, self.progress)
+            remembered = _remembered(*saved, model, data, checkpoint, number)
+            return remembered if begin is None else begin.joined(remembered)
+        stage = Stage(
+            number, method, data, model, plan, self.tests, self.val, checkpoint, self.progress, stop, snapshots, begin
+        )
         outcome = stage.run()
         if checkpoint is not None:
             tensors = pack("model", outcome.model) | pack("target", outcome.target) | pack("probs", outcome.probs)
-            checkpoint.save("outcome", tensors, {"finished": True, "history": outcome.history})
+            own = [entry for entry in outcome.history if entry["stage"] == number]
+            checkpoint.save("outcome", tensors, {"finished": True, "history": own, **stage.origin()})
         return outcome
 
     def _hold_out(self, data: TrainSet) -> TrainSet:
@@ -101,6 +126,7 @@ def _remembered(
     model: nn.Module,
     data: TrainSet,
     saved: Checkpoint,
+    number: int,
 ) -> Outcome:
     """The outcome of a stage that was finished before."""
     model.load_state_dict(unpack("model", tensors))
@@ -110,4 +136,6 @@ def _remembered(
     device = data.labels.hard.device
     target.to(device), probs.to(device)
     record = Record(len(data), data.num_classes, device, saved.folder / "records")
-    return Outcome(model, target, probs, *record.read(len(state["history"])), list(state["history"]))
+    history = list(state["history"])
+    epochs = range(history[0]["epoch"], history[-1]["epoch"] + 1)
+    return Outcome(model, target, probs, *record.read(epochs), history, number)

@@ -1,0 +1,65 @@
+"""States at the beginnings of a few epochs, for a method that steps back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from selc.files import read_tensors, write_tensors
+
+LIMIT = 8
+
+
+class Snapshots:
+    """Tensors and plain values by epoch, in memory or in a folder; which epochs are kept depends on the time alone.
+
+    Epochs 0 to 4 and then 6, 8, 12, 16, 24, ...: each is at most half as late again as the one before, and only the
+    last eight are kept.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self.memory: dict[int, dict[str, Tensor]] = {}
+
+    def save(self, epoch: int, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        if not _on_grid(epoch):
+            return
+        packed = {**tensors, "values": torch.tensor(list(json.dumps(values).encode()), dtype=torch.uint8)}
+        if self.folder is None:
+            self.memory[epoch] = {name: tensor.clone() for name, tensor in packed.items()}
+        else:
+            write_tensors(self._file(epoch), packed)
+        for old in self.epochs()[:-LIMIT]:
+            if self.folder is None:
+                del self.memory[old]
+            else:
+                self._file(old).unlink()
+
+    def load(self, epoch: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors = dict(self.memory[epoch]) if self.folder is None else read_tensors(self._file(epoch))
+        values = json.loads(bytes(tensors.pop("values").tolist()))
+        return tensors, values
+
+    def epochs(self) -> list[int]:
+        if self.folder is None:
+            return sorted(self.memory)
+        return sorted(int(path.stem.removeprefix("epoch-")) for path in self.folder.glob("epoch-*.safetensors"))
+
+    def before(self, clock: float) -> int:
+        """The latest epoch at or before ``clock`` of which there is a state."""
+        return max((epoch for epoch in self.epochs() if epoch <= clock), default=0)
+
+    def _file(self, epoch: int) -> Path:
+        assert self.folder is not None
+        return self.folder / f"epoch-{epoch:04d}.safetensors"
+
+
+def _on_grid(epoch: int) -> bool:
+    odd = epoch
+    while odd and odd % 2 == 0:
+        odd //= 2
+    return odd in (0, 1, 3)
