@@ -27,10 +27,11 @@ import torch
 from torch import Tensor
 
 from selc.core.seeding import generator
-from selc.core.turning import turning_point
+from selc.core.turning import noise_rate, turning_point
 from selc.data import ArrayInputs, digits
 from selc.errors import ConfigError, SelcError
 from selc.methods import CE, SELC, Method
+from selc.methods.selc import found
 from selc.nets import create as create_net
 from selc.noise import draw_noise
 from selc.run.folder import environment
@@ -162,11 +163,14 @@ def run(job: Job, folder: str | None) -> dict[str, Any]:
         assert job.alpha is not None
         outcome = train(job, SELC(start=job.start, alpha=job.alpha), cell)
     else:
-        raise ConfigError(f"method must be ce, paper or fixed; got {job.method!r}.")
+        outcome = train(job, SELC(), cell)
+        turn = found(outcome.history)
+        rate, low, high = noise_rate(turn, len(cell.given))
+        more = turn._asdict() | {"noise_rate": rate, "noise_low": low, "noise_high": high}
     last = outcome.history[-1]
     target = outcome.target.full()
     wrong = cell.given != cell.true
-    guess = target.argmax(1)
+    guess, handed_out = target.argmax(1), outcome.corrected_labels
     line = {
         **asdict(job),
         "score": last["score"]["top1"],
@@ -175,6 +179,9 @@ def run(job: Job, folder: str | None) -> dict[str, Any]:
         "rate": float(wrong.float().mean()),
         "right_argmax": float((guess == cell.true).float().mean()),
         "changed_argmax": float((guess != cell.given).float().mean()),
+        "right": float((handed_out == cell.true).float().mean()),
+        "changed": float((handed_out != cell.given).float().mean()),
+        "epochs": len(outcome.history),
         "disagree": [round(e["disagree"], 4) for e in outcome.history if "disagree" in e],
         "seconds": round(time.process_time() - began, 2),
     }
@@ -198,7 +205,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", default=os.environ.get("SELC_DATA"), help="folder with cifar10/features.npz")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--methods", default="ce,paper,fixed", help="which of ce, paper, auto, fixed to run")
+    parser.add_argument("--methods", default="ce,paper,auto,fixed", help="which of ce, paper, auto, fixed to run")
     parser.add_argument("--sets", default="digits,features,features-all", help="which data to run")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()

@@ -19,7 +19,7 @@ import torch
 from selc.files import read_json, read_tensors
 from selc.run import Config, execute, resume
 
-METHODS = {"selc": {"start": 2}, "selc+": {"start": 2}, "plc": {"warm_up": 1}, "co-teaching": {}}
+METHODS: dict[str, dict[str, int]] = {"selc": {}, "selc+": {"start": 2}, "plc": {"warm_up": 1}, "co-teaching": {}}
 
 
 def config_of(method: str) -> Config:
@@ -49,7 +49,8 @@ def compare(whole: Path, ours: Path) -> None:
         for key, value in expected.items():
             assert torch.equal(value, got[key]), f"{name}: {key} differs"
     records = sorted(p.relative_to(whole) for p in whole.glob("stage-*/records/*"))
-    assert records == sorted(p.relative_to(ours) for p in ours.glob("stage-*/records/*")), "records"
+    there = sorted(p.relative_to(ours) for p in ours.glob("stage-*/records/*"))
+    assert records == there, set(records) ^ set(there)
     for record in records:
         assert (whole / record).read_bytes() == (ours / record).read_bytes(), record
     assert (whole / "corrected_labels.csv").read_bytes() == (ours / "corrected_labels.csv").read_bytes()

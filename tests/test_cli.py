@@ -50,7 +50,7 @@ def test_train_writes_a_whole_run_and_says_where(tmp_path: Path) -> None:
     with open(out / "corrected_labels.csv") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 2000
-    assert rows[0].keys() == {"sample_id", "given_label", "corrected_label", "confidence"}
+    assert list(rows[0]) == ["sample_id", "given_label", "corrected_label", "believed_label", "confidence"]
     assert {row["given_label"] for row in rows} == {"upper", "lower"}
     given = [run.classes[k] for k in run.given.tolist()]
     assert [row["given_label"] for row in rows] == given

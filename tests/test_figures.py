@@ -59,11 +59,11 @@ class Fake:
     predictions: Tensor | None = None
     path: Path = Path("fake")
 
-    def records(self, stage: int | None = None) -> tuple[Tensor | None, Tensor | None]:
-        return self.losses, self.predictions
+    def records(self, stage: int | None = None) -> Fake:
+        return self
 
-    def targets(self) -> Tensor:
-        return torch.eye(len(self.classes))[self.true]
+    def corrected(self) -> Tensor:
+        return self.true
 
     def folder(self) -> RunFolder:
         return cast(RunFolder, self)
@@ -178,7 +178,7 @@ def test_confusion_shows_given_and_corrected_labels(run: RunFolder) -> None:
     given, corrected, bar = figure.axes
     true = run.true
     assert true is not None
-    for axes, labels, name in ((given, run.given, "Given"), (corrected, run.targets().argmax(1), "Corrected")):
+    for axes, labels, name in ((given, run.given, "Given"), (corrected, run.corrected(), "Corrected")):
         expected = sklearn_confusion_matrix(true, labels, normalize="true")
         np.testing.assert_allclose(np.asarray(axes.images[0].get_array()), expected, rtol=0, atol=1e-15)
         assert axes.images[0].get_clim() == (0, 1)
@@ -216,7 +216,7 @@ def test_expected_shares_are_the_masses_of_the_bins() -> None:
 def test_loss_histograms_show_the_losses_and_their_mixture(run: RunFolder) -> None:
     figure = loss_histograms(run)
     assert [axes.get_title().split("\n")[0] for axes in figure.axes] == ["Epoch 0", "Epoch 1", "Epoch 2"]
-    losses, _ = run.records(0)
+    losses = run.records(0).losses
     true = run.true
     assert true is not None
     for axes, row in zip(figure.axes, losses, strict=True):

@@ -21,8 +21,6 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
 
     If anything fails, what stood at ``path`` before still stands there.
     """
-    from safetensors import SafetensorError
-
     temporary = path.with_name(f".{path.name}.tmp")  # one name: what a kill left behind is written over
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -30,8 +28,8 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except (OSError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+    except OSError as error:
+        reason = error.strerror or str(error)
         raise RunFolderError(
             f"{path} must be writable; got: {reason}. What was saved before is intact; "
             "free some space or fix the permissions, then repeat (a training goes on with `selc resume`)."
@@ -54,10 +52,11 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_whole(path, lambda p: save_file(contiguous, p))
+    # Not save_file: it writes to a temporary file of its own, which a kill leaves behind under a random name.
+    write_whole(path, lambda p: _write_bytes(p, save(contiguous)))
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

@@ -100,9 +100,7 @@ def describe(entry: dict[str, Any]) -> str:
 
 def describe_turn(turn: dict[str, Any]) -> str:
     """The turning point in a sentence."""
-    where = (
-        f"turning point at epoch {turn['peak']:.1f} ({turn['reason']}), {turn['in_dispute']:.1%} of labels in dispute"
-    )
+    where = f"turning point at epoch {turn['peak']:.1f} ({turn['reason']}), {turn['dispute']:.1%} of labels in dispute"
     if turn["start"] is None:
         return f"{where}; cross entropy goes on and no label is changed"
     return f"{where}; back to epoch {turn['start']:.1f}, from there SELC with alpha {turn['alpha']:.2f}"

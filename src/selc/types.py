@@ -123,6 +123,14 @@ class EvalSet:
         return EvalSet(self.inputs.to(device), self.labels.to(device), rows)
 
 
+class Pass(NamedTuple):
+    """What the training pass shows of each sample, [N] or [E, N]; NaN and -1 where there was none."""
+
+    losses: Tensor  # on the given labels
+    predictions: Tensor  # predicted class
+    confidences: Tensor  # its probability
+
+
 @dataclass
 class Outcome:
     """What a training leaves behind."""
@@ -132,13 +140,24 @@ class Outcome:
     probs: Store  # the network's probabilities on the training set, eval mode
     losses: Tensor  # [E, N] on the given labels, from the training pass; NaN where there was none
     predictions: Tensor  # [E, N] class predicted in the training pass; -1 where there was none
+    confidences: Tensor  # [E, N] probability of the predicted class; NaN where there was none
     history: list[dict[str, Any]] = field(default_factory=list)
     stage: int = 0  # which call of ``train`` it came from
+    keep: Tensor | None = None  # [N] rows whose given label stays, because a change is not sure enough
+    given: Tensor | None = None  # [N] the given labels, for those rows
+
+    @property
+    def believed_labels(self) -> Tensor:
+        """The class that the method believes in most for every row, [N]."""
+        return self.target.argmax()
 
     @property
     def corrected_labels(self) -> Tensor:
-        """The class that the method believes in for every row, [N]."""
-        return self.target.argmax()
+        """The labels to go on with, [N]: what the method believes in, where it is sure enough."""
+        believed = self.believed_labels
+        if self.keep is None or self.given is None:
+            return believed
+        return torch.where(self.keep.to(believed.device), self.given.to(believed.device), believed)
 
 
 def accuracies(entry: dict[str, Any]) -> dict[str, dict[str, float]]:

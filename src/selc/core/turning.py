@@ -53,14 +53,37 @@ def turning_point(losses: Tensor, metric: Metric = "M1", clip: float = 0.0) -> i
 
 
 # The automatic rule. Each constant is a share or a number of updates, so that it scales with the run.
+WORTH = 1 / 3  # least trust at which a label is changed; trust is on the low side, see `trust`
 TRIM = 0.01  # of the losses at either end that the mixture does not see: a few huge ones would decide everything
 DROP = 0.1  # fall of the gap below its maximum that confirms the peak
 PATIENCE = 0.2  # of all epochs: no new maximum for so long confirms it too, and bounds what stepping back costs
 LATEST = 0.75  # of all epochs: by then SELC starts, peak or no peak
-NOTHING = 0.1  # labels in dispute at the peak below which hard samples cannot be told from wrong labels
 HALVINGS = 5  # the weight of a given label halves so often within the time that it took to reach the peak
-FINE = 4000  # samples from which on an epoch is looked at in quarters
 LEAST_ALPHA = 0.7  # below, a network that is not mature is frozen: the gradient is alpha (p - t)
+SURE = 0.02  # dispute among the most confident fifth that cannot be told from none
+FEW = 0.15  # dispute among all that a good network has with hard samples alone
+
+
+class Window(NamedTuple):
+    """What the training pass showed over the time of one epoch."""
+
+    clock: float  # the middle of that time, in epochs
+    gap: float  # distance of the two groups of losses, in nats
+    dispute: float  # share of samples whose prediction differed from the given label
+    dispute_half: float  # the same among the more confident half of the predictions
+    dispute_fifth: float  # and among the most confident fifth
+
+
+class Turn(NamedTuple):
+    """What was found out about a training: when to start SELC, or that there is nothing to correct."""
+
+    peak: float  # clock (epochs) at which the gap was largest
+    start: float | None  # clock at which SELC starts; None: nothing to correct
+    alpha: float
+    dispute: float  # as in the window after the peak
+    dispute_half: float
+    dispute_fifth: float
+    reason: str
 
 
 def gap(losses: Tensor) -> float:
@@ -77,29 +100,11 @@ def gap(losses: Tensor) -> float:
     return scale * (mixture.mean[1] - mixture.mean[0])
 
 
-def gaps_in(recent: Tensor, epoch: int) -> list[tuple[float, float]]:
-    """(clock, gap) over windows of one epoch that end in ``epoch``, from the losses of it and the one before.
-
-    ``recent`` is in the order in which the losses were seen. Where an epoch has enough samples the windows move by a
-    quarter of it, because the turning point of large data lies within the first epochs. A window is a whole epoch: a
-    part of one holds samples that were seen a shorter or longer time ago than others. The clock is its middle.
-    """
-    if epoch == 0:
-        return []
-    size = len(recent) // 2
-    steps = 4 if size >= FINE else 1
-    ends = [size + size * (k + 1) // steps for k in range(steps)]
-    return [(epoch - 1 + (end - size / 2) / size, gap(recent[end - size : end])) for end in ends]
-
-
-class Turn(NamedTuple):
-    """What was found out about a training: when to start SELC, or that there is nothing to correct."""
-
-    peak: float  # clock (epochs) at which the gap was largest
-    start: float | None  # clock at which SELC starts; None: nothing to correct
-    alpha: float
-    in_dispute: float  # share of samples whose prediction differed from the given label around the peak
-    reason: str
+def look(losses: Tensor, agrees: Tensor, confidences: Tensor, epoch: int) -> Window:
+    """The window of a whole epoch: a part of one holds samples that were seen a shorter or longer time ago."""
+    surest = (~agrees)[confidences.argsort(descending=True, stable=True)].double()
+    shares = [float(surest[: max(1, int(part * len(surest)))].mean()) for part in (1.0, 0.5, 0.2)]
+    return Window(epoch + 0.5, gap(losses), *shares)
 
 
 def alpha_for(time: float, epochs_left: float = math.inf) -> float:
@@ -113,25 +118,68 @@ def alpha_for(time: float, epochs_left: float = math.inf) -> float:
     return min(by_time, by_rest)
 
 
-def recognise(gaps: list[tuple[float, float]], in_dispute: list[float], epochs: int) -> Turn | None:
-    """Whether the turning point has passed, from the gaps so far as (clock, gap) and the epochs done so far.
+def recognise(seen: list[Window], now: int, epochs: float) -> Turn | None:
+    """Whether the turning point has passed after ``now`` of ``epochs`` epochs; it looks at the training pass alone.
 
-    The clock of a gap is the middle of the time in which its losses were seen. The first full pass is not among
-    them: its losses are those of a network that has learnt nothing yet.
+    The first epoch does not count: its losses are those of a network that knew nothing. The clock of an epoch is its
+    middle, so the start has a fraction. What is in dispute is read off the epoch after the peak, when the network is
+    as good as it gets before it memorises.
+
+    There is nothing to correct if the network, where it is sure of itself, does not contradict the labels, and
+    elsewhere contradicts few: wrong labels would be found among easy samples too.
     """
-    now = len(in_dispute)
-    if not gaps:
+    counted = seen[1:]
+    if not counted:
         return None
-    peak, largest = max(gaps, key=lambda pair: pair[1])
-    fallen = gaps[-1][1] < (1 - DROP) * largest
-    waited = now - peak > PATIENCE * epochs
-    late = now >= LATEST * epochs
-    if not (fallen or waited or late):
+    top = max(counted, key=lambda window: window.gap)
+    after = seen[min(seen.index(top) + 1, len(seen) - 1)]
+    fallen = seen[-1].gap < (1 - DROP) * top.gap
+    waited = now - top.clock > PATIENCE * epochs
+    if not (fallen or waited or now >= LATEST * epochs):
         return None
-    dispute = in_dispute[min(math.ceil(peak), now - 1)]
-    if in_dispute[-1] < NOTHING:
-        return Turn(peak, None, 1.0, dispute, "nothing to correct: too few labels are in dispute")
     reason = "the losses drew together again" if fallen else "the losses stopped drawing apart"
+    start: float | None = top.clock
     if not (fallen or waited):
-        peak, reason = float(now), "no peak in three quarters of the epochs, so it starts where it is"
-    return Turn(peak, peak, alpha_for(peak, epochs - peak), dispute, reason)
+        start, reason = float(now), "no peak in three quarters of the epochs, so SELC starts where it is"
+    if after.dispute_fifth < SURE and seen[-1].dispute < FEW:
+        start, reason = None, "there is nothing to correct"
+    alpha = 1.0 if start is None else alpha_for(start, epochs - start)
+    return Turn(top.clock, start, alpha, after.dispute, after.dispute_half, after.dispute_fifth, reason)
+
+
+def noise_rate(turn: Turn, samples: int) -> tuple[float, float, float]:
+    """An estimate of the share of wrong labels, with an interval.
+
+    At the turning point a confident network disputes wrong labels, an unsure one also those of hard samples. So the
+    truth lies between the dispute among the most confident fifth (which misses noise that falls on hard samples) and
+    that among all (which counts what is merely hard), each widened by two standard errors. The estimate is halfway
+    between the more confident half and all; where there was nothing to correct, that of the half.
+    """
+
+    def error(share: float, count: float) -> float:
+        return 2 * math.sqrt(max(share * (1 - share), 1 / count) / count)
+
+    low = 0.0 if turn.dispute_fifth < SURE else turn.dispute_fifth - error(turn.dispute_fifth, 0.2 * samples)
+    high = turn.dispute + error(turn.dispute, samples)
+    rate = turn.dispute_half if turn.start is None else (turn.dispute_half + turn.dispute) / 2
+    return rate, max(low, 0.0), min(high, 1.0)
+
+
+def trust(agrees: Tensor, confidences: Tensor) -> Tensor:
+    """For each sample the share of right ones among changes of labels like its own, [N].
+
+    Wrong labels that have nothing to do with the sample fall on confident predictions as on others. So where samples
+    of some confidence are disputed twice as often as the most confident fifth, about half of that dispute is the
+    network's own doing. Samples are compared in ten groups by confidence; more confident ones are trusted no less.
+    It is on the low side, because what is memorised first is what the network is most confident of.
+    """
+    N = len(agrees)
+    order = confidences.argsort(descending=True, stable=True)
+    disputed = (~agrees)[order].double()
+    floor = float(disputed[: max(1, N // 5)].mean())
+    if floor < SURE:
+        return torch.zeros(N, dtype=torch.float64)
+    groups = torch.tensor([float(part.mean()) for part in disputed.chunk(10)], dtype=torch.float64)
+    share = (floor / groups.cummax(0).values.clamp_min(1e-12)).clamp(max=1.0)
+    sizes = torch.tensor([len(part) for part in disputed.chunk(10)])
+    return torch.empty(N, dtype=torch.float64).scatter_(0, order, share.repeat_interleave(sizes))

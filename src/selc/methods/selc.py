@@ -16,12 +16,12 @@ from selc.core.loss import (
     soft_cross_entropy,
 )
 from selc.core.store import Store
-from selc.core.turning import Metric, Turn, alpha_for, gaps_in, recognise, turning_point
+from selc.core.turning import WORTH, Metric, Turn, Window, alpha_for, look, recognise, trust, turning_point
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Train, detached_probs
 from selc.methods.ce import CE
 from selc.methods.parts import label_store, normalised
-from selc.types import Batch, Outcome, Sweep, TrainSet
+from selc.types import Batch, Outcome, Pass, Sweep, TrainSet
 
 
 @METHODS.register("selc")
@@ -81,24 +81,29 @@ class SELC(Method):
     def fit(self, data: TrainSet, train: Train) -> Outcome:
         if self.start == "auto":
             watched = train(CE(), data, stop=self.watch)
-            turn = next((Turn(**e["turning_point"]) for e in watched.history if "turning_point" in e), None)
-            if turn is None or turn.start is None:
-                return replace(watched, target=label_store(data.labels))  # CE to the end: no label is changed
-            return train(self._at(turn.start, turn.alpha), data, start_from=(watched, turn.start))
+            turn = found(watched.history)
+            if turn.start is None:  # CE went on to the end: no label is changed
+                return replace(watched, target=label_store(data.labels))
+            outcome = train(self._at(turn.start, turn.alpha), data, start_from=(watched, turn.start))
+            # What may be changed is judged by the epoch after the peak, before much was memorised.
+            epoch = min(int(turn.peak) + 1, len(watched.losses) - 1)
+            given = data.labels.hard
+            agrees = watched.predictions[epoch] == given.cpu()
+            keep = trust(agrees, watched.confidences[epoch]) < WORTH
+            return replace(outcome, keep=keep, given=given)
         if self.start == "pilot":
             pilot = train(CE(), data)
             start = max(turning_point(pilot.losses, self.metric) - self.margin, 0)
             return train(self._at(start, alpha_for(start)), data)
         return train(self, data)
 
-    def watch(self, history: list[dict[str, Any]], recent: Tensor, epochs: int) -> bool:
+    def watch(self, history: list[dict[str, Any]], seen: Pass, epochs: int) -> bool:
         """Note how far apart the losses lie, and say whether the turning point has passed."""
         if any("turning_point" in entry for entry in history):
             return False  # there was nothing to correct
         entry = history[-1]
-        entry["gaps"] = gaps_in(recent, entry["epoch"])
-        gaps = [(clock, value) for e in history for clock, value in e["gaps"]]
-        turn = recognise(gaps, [e["disagree"] for e in history], epochs)
+        entry["window"] = list(look(*seen, entry["epoch"]))  # a list, as it comes back from a file
+        turn = recognise([Window(*e["window"]) for e in history], len(history), epochs)
         if turn is None:
             return False
         entry["turning_point"] = turn._asdict()
@@ -112,3 +117,8 @@ class SELC(Method):
     def _numbers(self) -> tuple[float, float]:
         start = self.start if not isinstance(self.start, str) else 0.0
         return start, self.alpha if not isinstance(self.alpha, str) else alpha_for(start)
+
+
+def found(history: list[dict[str, Any]]) -> Turn:
+    """The turning point that a watched training noted."""
+    return next(Turn(**entry["turning_point"]) for entry in history if "turning_point" in entry)

@@ -30,7 +30,7 @@ def loss_histograms(run: RunFolder, epochs: Sequence[int] | None = None) -> Figu
     Without ``epochs``: the first one, the last one of plain CE (or, if the method has none, the one after a third
     of the run), and the last one. Where true labels are known, clean and mislabelled samples are told apart.
     """
-    losses, _ = run.records()
+    losses = run.records().losses
     recorded = torch.isnan(losses).logical_not().any(1).nonzero().flatten().tolist()
     chosen = _usual_epochs(run, recorded) if epochs is None else list(epochs)
     if not chosen or any(epoch not in recorded for epoch in chosen):

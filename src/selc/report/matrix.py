@@ -34,7 +34,7 @@ def confusion_matrix(true: Tensor, labels: Tensor, num_classes: int) -> Tensor:
 def confusion(run: RunFolder) -> Figure:
     """The given labels and the corrected labels of a finished run, each against the true classes."""
     true, classes = true_labels(run, "a confusion matrix"), run.classes
-    columns = {"given": run.given, "corrected": run.targets().argmax(1)}
+    columns = {"given": run.given, "corrected": run.corrected()}
     names = [shortened(name, _LONGEST) for name in classes] if len(classes) <= _NAMES else []
     unit = "" if names else " (number)"
     longest = max(map(len, names), default=0)

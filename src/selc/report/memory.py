@@ -63,7 +63,7 @@ def memorisation(runs: Mapping[str, RunFolder]) -> Figure:
     longest = 0
     for (name, run), row in zip(runs.items(), grid, strict=True):
         given, true = run.given, true_labels(run, "a figure of memorisation")
-        _, predictions = run.records()
+        predictions = run.records().predictions
         longest = max(longest, len(predictions))
         curves = memorisation_curves(predictions, given, true)
         seen = (predictions >= 0).any(0)

@@ -34,7 +34,7 @@ from selc.errors import RunFolderError
 from selc.files import read_json, read_tensors, write_json, write_tensors, write_text, write_whole
 from selc.noise import Noise
 from selc.run.config import Config
-from selc.types import Outcome
+from selc.types import Outcome, Pass
 
 # What a run that was killed before it began may have left.
 _FIRST = ("environment.json", "noise.npz", "noise.json", "config.toml")
@@ -108,6 +108,11 @@ class RunFolder:
         self._check_finished()
         return read_tensors(self.path / "targets.safetensors")["target"]
 
+    def corrected(self) -> Tensor:
+        """The corrected labels of the finished run, [N]."""
+        self._check_finished()
+        return read_tensors(self.path / "targets.safetensors")["corrected"]
+
     def stages(self) -> list[Path]:
         return sorted(self.path.glob("stage-*"), key=lambda p: int(p.name.removeprefix("stage-")))
 
@@ -121,8 +126,8 @@ class RunFolder:
                     entry["undone"] = True
         return entries
 
-    def records(self, stage: int | None = None) -> tuple[Tensor, Tensor]:
-        """Losses and predictions of the training pass, [E, N] each; of the last stage that recorded any.
+    def records(self, stage: int | None = None) -> Pass:
+        """The training pass, [E, N] each; of the last stage that recorded any.
 
         Where the stage went on from a state of an earlier one, the epochs up to there come from that.
         """
@@ -137,7 +142,7 @@ class RunFolder:
             earlier, first = manifest["begin"]
             files = [(earlier, epoch) for epoch in range(first)] + files
         tensors = [read_tensors(self.path / f"stage-{s}" / "records" / f"epoch-{e:04d}.safetensors") for s, e in files]
-        return torch.stack([t["losses"] for t in tensors]), torch.stack([t["predictions"] for t in tensors])
+        return Pass(*(torch.stack([t[name] for t in tensors]) for name in Pass._fields))
 
     def _manifest(self, stage: int) -> dict[str, Any]:
         path = self.path / f"stage-{stage}" / "manifest.json"
@@ -150,8 +155,10 @@ class RunFolder:
         """Write what the run was for; the summary last."""
         write_tensors(self.path / "model.safetensors", {k: v.clone() for k, v in outcome.model.state_dict().items()})
         target = outcome.target.full().cpu()
-        write_tensors(self.path / "targets.safetensors", {"target": target, "probs": outcome.probs.full()})
-        write_text(self.path / "corrected_labels.csv", labels_csv(self.given, target, self.classes))
+        corrected = outcome.corrected_labels.cpu()
+        tables = {"target": target, "probs": outcome.probs.full(), "corrected": corrected}
+        write_tensors(self.path / "targets.safetensors", tables)
+        write_text(self.path / "corrected_labels.csv", labels_csv(self.given, corrected, target, self.classes))
         self.write_metrics()
         write_json(self.path / "summary.json", summary)
         for stage in self.stages():
@@ -171,15 +178,15 @@ class RunFolder:
             raise RunFolderError(f"{self.path / 'noise.npz'} must hold the labels of the run; got: {error}.") from None
 
 
-def labels_csv(given: Tensor, target: Tensor, classes: Sequence[str]) -> str:
-    """One row per sample, in the order of the data."""
-    confidence, corrected = target.max(dim=1)
+def labels_csv(given: Tensor, corrected: Tensor, target: Tensor, classes: Sequence[str]) -> str:
+    """One row per sample, in the order of the data; ``confidence`` is the soft target of the believed label."""
+    confidence, believed = target.max(dim=1)
     names = list(classes)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["sample_id", "given_label", "corrected_label", "confidence"])
-    rows = zip(given.tolist(), corrected.tolist(), confidence.tolist(), strict=True)
-    writer.writerows((i, names[g], names[c], f"{s:.4f}") for i, (g, c, s) in enumerate(rows))
+    writer.writerow(["sample_id", "given_label", "corrected_label", "believed_label", "confidence"])
+    rows = zip(given.tolist(), corrected.tolist(), believed.tolist(), confidence.tolist(), strict=True)
+    writer.writerows((i, names[g], names[c], names[b], f"{s:.4f}") for i, (g, c, b, s) in enumerate(rows))
     return text.getvalue()
 
 

@@ -21,9 +21,9 @@ from selc.train.plan import Plan
 from selc.train.progress import Progress
 from selc.train.record import Record
 from selc.train.snapshots import Snapshots
-from selc.types import Batch, EvalSet, Outcome, TrainSet
+from selc.types import Batch, EvalSet, Outcome, Pass, TrainSet
 
-Stop = Callable[[list[dict[str, Any]], Tensor, int], bool]  # (history, recent losses, epochs of the plan) -> stop?
+Stop = Callable[[list[dict[str, Any]], Pass, int], bool]  # (history, its last epoch, epochs of the plan) -> stop?
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class Beginning:
             later,
             losses=torch.cat([self.outcome.losses[: self.epoch], later.losses]),
             predictions=torch.cat([self.outcome.predictions[: self.epoch], later.predictions]),
+            confidences=torch.cat([self.outcome.confidences[: self.epoch], later.confidences]),
             history=[*self.outcome.history[: self.epoch], *undone, *later.history],
         )
 
@@ -140,13 +141,13 @@ class Stage:
                 "epoch": epoch,
                 "lr": rate,
                 "loss": mean_loss,
-                **self.measure(evaluator, sweep, *kept),
+                **self.measure(evaluator, sweep, kept),
                 "seconds": round(seconds, 4),
                 "samples_per_second": round(sum(map(len, batches)) / seconds, 1),
             }
             history.append(entry)
             if self.stop is not None:
-                entry["stop"] = self.stop(history, self.recent(record, order, epoch), plan.epochs)
+                entry["stop"] = self.stop(history, self.seen(kept), plan.epochs)
             if self.val is not None and (best is None or entry["val"]["top1"] > best[0]):
                 best = entry["val"]["top1"], pack("best", model)
             self.save(history, optimizer, best)
@@ -160,22 +161,20 @@ class Stage:
         )
         return outcome if self.begin is None else self.begin.joined(outcome)
 
-    def recent(self, record: Record, order: Order, epoch: int) -> Tensor:
-        """The losses of the last two epochs in the order in which they were seen; in the first epoch of the one."""
-        seen = []
-        for e in range(max(0, epoch - 1), epoch + 1):
-            rows = torch.cat(order.batches(e, self.plan.batch_size, torch.device("cpu")))
-            seen.append(record.epoch(e)[0][rows])
-        return torch.cat(seen)
+    def seen(self, kept: Pass) -> Pass:
+        """The rows of an epoch that were trained on, with whether they agreed in the place of the prediction."""
+        there = kept.predictions >= 0
+        agrees = kept.predictions == self.data.labels.hard.cpu()
+        return Pass(kept.losses[there], agrees[there], kept.confidences[there])
 
-    def measure(self, evaluator: Evaluator, sweep: TrainSweep, losses: Tensor, predictions: Tensor) -> dict[str, Any]:
+    def measure(self, evaluator: Evaluator, sweep: TrainSweep, kept: Pass) -> dict[str, Any]:
         """What an epoch shows: on the training pass, on the labels that the method keeps, on the named sets."""
         given = self.data.labels.hard
         entry: dict[str, Any] = {}
-        seen = predictions >= 0
+        seen = kept.predictions >= 0
         if bool(seen.any()):
-            entry["given_loss"] = float(losses[seen].mean())
-            entry["disagree"] = float((predictions[seen] != given.cpu()[seen]).float().mean())
+            entry["given_loss"] = float(kept.losses[seen].mean())
+            entry["disagree"] = float((kept.predictions[seen] != given.cpu()[seen]).float().mean())
         if self.method.keeps_belief:
             entry["changed"] = float((self.method.belief(sweep).argmax() != given).float().mean())
         for name, data in self.tests.items():

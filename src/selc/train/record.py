@@ -9,24 +9,26 @@ from torch import Tensor
 
 from selc.files import read_tensors, write_tensors
 from selc.methods.base import Method
+from selc.types import Pass
 
 TOGETHER = 2**16  # outputs of batches that are worked on in one call
 
 
 class Record:
-    """The losses and predictions of each epoch, [E, N]; in memory, or in one file per epoch."""
+    """The training pass of each epoch; in memory, or in one file per epoch."""
 
     def __init__(self, num_rows: int, num_classes: int, device: torch.device, folder: Path | None) -> None:
         self.num_rows, self.folder = num_rows, folder
         self.dtype = torch.int16 if num_classes < 2**15 else torch.int32
         self.device = device
-        self.epochs: dict[int, tuple[Tensor, Tensor]] = {}
+        self.epochs: dict[int, Pass] = {}
         self.begin()
 
     def begin(self) -> None:
         """Make room for an epoch."""
         self.losses = torch.full((self.num_rows,), torch.nan, device=self.device)
         self.predictions = torch.full((self.num_rows,), -1, dtype=self.dtype, device=self.device)
+        self.confidences = torch.full((self.num_rows,), torch.nan, device=self.device)
         self.waiting: list[tuple[Tensor, Tensor, Tensor]] = []
 
     def note(self, method: Method, outputs: Tensor, target: Tensor, index: Tensor) -> None:
@@ -45,29 +47,26 @@ class Record:
         rows = torch.cat(index)
         log_p = method.log_probs(torch.cat(outputs, dim=-2))
         self.losses.index_copy_(0, rows, -(torch.cat(target) * log_p).sum(dim=1))
-        self.predictions.index_copy_(0, rows, log_p.max(dim=1).indices.to(self.dtype))
+        largest, predicted = log_p.max(dim=1)
+        self.predictions.index_copy_(0, rows, predicted.to(self.dtype))
+        self.confidences.index_copy_(0, rows, largest.exp_())
 
-    def end(self, method: Method, epoch: int) -> tuple[Tensor, Tensor]:
-        """Keep the epoch; return its losses and predictions."""
+    def end(self, method: Method, epoch: int) -> Pass:
+        """Keep the epoch, and return it."""
         self.settle(method)
-        kept = self.losses.cpu(), self.predictions.cpu()
+        kept = Pass(self.losses.cpu(), self.predictions.cpu(), self.confidences.cpu())
         if self.folder is None:
             self.epochs[epoch] = kept
         else:
-            write_tensors(self._file(epoch), {"losses": kept[0], "predictions": kept[1]})
+            write_tensors(self._file(epoch), kept._asdict())
         return kept
 
-    def epoch(self, epoch: int) -> tuple[Tensor, Tensor]:
-        """Losses and predictions of one epoch, [N] each."""
-        if self.folder is None:
-            return self.epochs[epoch]
-        file = read_tensors(self._file(epoch))
-        return file["losses"], file["predictions"]
+    def epoch(self, epoch: int) -> Pass:
+        return self.epochs[epoch] if self.folder is None else Pass(**read_tensors(self._file(epoch)))
 
-    def read(self, epochs: range) -> tuple[Tensor, Tensor]:
-        """Losses and predictions of some epochs, [E, N] each."""
-        losses, predictions = zip(*(self.epoch(epoch) for epoch in epochs), strict=True)
-        return torch.stack(losses), torch.stack(predictions)
+    def read(self, epochs: range) -> Pass:
+        """Some epochs together, [E, N] each."""
+        return Pass(*(torch.stack(parts) for parts in zip(*(self.epoch(e) for e in epochs), strict=True)))
 
     def _file(self, epoch: int) -> Path:
         assert self.folder is not None

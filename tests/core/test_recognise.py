@@ -1,0 +1,149 @@
+"""The turning point as it passes: what the rule sees, when it speaks, and what it says."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from selc.core.turning import Turn, Window, alpha_for, gap, look, noise_rate, recognise, trust
+
+
+def course(gaps: list[float], dispute: float = 0.4, fifth: float = 0.3) -> list[Window]:
+    """A training whose losses lie ``gaps`` apart, epoch by epoch."""
+    return [Window(epoch + 0.5, value, dispute, (dispute + fifth) / 2, fifth) for epoch, value in enumerate(gaps)]
+
+
+def first_word(gaps: list[float], epochs: int, **shares: float) -> tuple[int, Turn]:
+    """After how many epochs the rule speaks for the first time, and what it says."""
+    whole = course(gaps, **shares)
+    for now in range(1, len(gaps) + 1):
+        turn = recognise(whole[:now], now, epochs)
+        if turn is not None:
+            return now, turn
+    raise AssertionError("it never spoke")
+
+
+def test_a_peak_is_recognised_once_the_gap_has_fallen_by_a_tenth() -> None:
+    now, turn = first_word([0.5, 1.0, 2.0, 1.9, 1.85, 1.7, 1.0], epochs=60)
+    assert now == 6  # 1.7 is the first below 0.9 * 2.0
+    assert turn.peak == turn.start == 2.5
+    assert turn.reason == "the losses drew together again"
+
+
+def test_the_first_epoch_does_not_count() -> None:
+    _, turn = first_word([9.0, 1.0, 2.0, 1.0], epochs=60)
+    assert turn.peak == 2.5
+
+
+def test_a_plateau_is_recognised_after_a_fifth_of_the_epochs() -> None:
+    now, turn = first_word([0.5, 2.0] + [1.95] * 40, epochs=30)
+    assert now == 8  # 8 - 1.5 is the first that exceeds 0.2 * 30
+    assert turn.start == 1.5
+    assert turn.reason == "the losses stopped drawing apart"
+
+
+def test_a_later_false_peak_does_not_count_because_the_first_was_recognised_before() -> None:
+    now, turn = first_word([0.5, 1.0, 2.0, 1.0, 0.5, 3.0, 4.0], epochs=60)
+    assert (now, turn.peak) == (4, 2.5)
+
+
+def test_without_a_peak_it_starts_at_three_quarters_and_says_so() -> None:
+    now, turn = first_word([0.1 * e for e in range(40)], epochs=40)
+    assert now == 30
+    assert turn.start == 30
+    assert "no peak" in turn.reason
+    assert turn.alpha ** (40 - 30) < 0.5, "labels must be able to change in the epochs that are left"
+
+
+def test_the_cost_of_stepping_back_is_bounded_by_a_quarter_of_the_epochs() -> None:
+    """Whatever the course: epochs watched, and after the step back the rest, exceed the plan by at most a quarter."""
+    for seed in range(300):
+        rng = torch.Generator().manual_seed(seed)
+        epochs = int(torch.randint(8, 200, (1,), generator=rng))
+        gaps = (torch.rand(epochs, generator=rng).cumsum(0) * torch.rand(epochs, generator=rng)).tolist()
+        now, turn = first_word(gaps, epochs)
+        assert turn.start is not None
+        assert now + epochs - math.floor(turn.start) <= 1.25 * epochs + 1
+
+
+def test_there_is_nothing_to_correct_where_a_sure_network_does_not_contradict_the_labels() -> None:
+    _, turn = first_word([0.5, 1.0, 0.5], epochs=60, dispute=0.08, fifth=0.0)
+    assert turn.start is None
+    assert turn.reason == "there is nothing to correct"
+
+
+def test_hard_data_are_not_taken_for_clean_ones_and_wrong_labels_not_for_none() -> None:
+    hard = first_word([0.5, 1.0, 0.5], epochs=60, dispute=0.25, fifth=0.005)[1]
+    assert hard.start is not None
+    noisy = first_word([0.5, 1.0, 0.5], epochs=60, dispute=0.08, fifth=0.05)[1]
+    assert noisy.start is not None
+
+
+def test_alpha_is_the_papers_at_the_papers_scale_and_never_freezes_a_young_network() -> None:
+    assert alpha_for(33) == pytest.approx(0.9, abs=0.001)
+    assert 0.89 < alpha_for(40) < 0.93
+    assert alpha_for(1) == alpha_for(5) == 0.7
+    assert alpha_for(200) ** (200 / 5) == pytest.approx(0.5)
+
+
+def test_the_gap_is_in_the_unit_of_the_losses_and_blind_to_a_few_huge_ones() -> None:
+    rng = torch.Generator().manual_seed(0)
+    low, high = 0.2 + 0.1 * torch.rand(700, generator=rng), 3.2 + 0.5 * torch.rand(300, generator=rng)
+    losses = torch.cat([low, high])
+    by_hand = float(high.mean() - low.mean())
+    assert gap(losses) == pytest.approx(by_hand, abs=0.05)
+    assert gap(10 * losses + 3) == pytest.approx(10 * by_hand, abs=0.5)
+    losses[0] = 1e6
+    assert gap(losses) == pytest.approx(by_hand, abs=0.1)
+    assert gap(torch.full((50,), 2.0)) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_look_counts_who_contradicts_among_all_and_among_the_confident() -> None:
+    confidences = torch.linspace(0, 1, 100)
+    agrees = torch.ones(100, dtype=torch.bool)
+    agrees[:30] = False  # the thirty least confident
+    agrees[95:] = False  # and the five most confident
+    window = look(torch.rand(100), agrees, confidences, epoch=3)
+    assert window.clock == 3.5
+    assert window.dispute == pytest.approx(0.35)
+    assert window.dispute_half == pytest.approx(5 / 50)
+    assert window.dispute_fifth == pytest.approx(5 / 20)
+
+
+def simulated(noise: float, errors: float, count: int = 20_000, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """A network that errs more the less it is confident, and labels that are wrong at random.
+
+    Returns whether prediction and label agree, the confidence, and whether the label is wrong.
+    """
+    rng = torch.Generator().manual_seed(seed)
+    confidence = torch.rand(count, generator=rng)
+    mistaken = torch.rand(count, generator=rng) < 2 * errors * (1 - confidence) ** 2
+    wrong = torch.rand(count, generator=rng) < noise
+    return ~(mistaken | wrong), confidence, wrong
+
+
+@pytest.mark.parametrize(("noise", "errors"), [(0.1, 0.05), (0.3, 0.05), (0.2, 0.3), (0.0, 0.2)])
+def test_the_noise_rate_lies_in_its_interval(noise: float, errors: float) -> None:
+    agrees, confidence, _ = simulated(noise, errors)
+    window = look(torch.rand(len(agrees)), agrees, confidence, 1)
+    turn = Turn(1.5, 1.5, 0.7, window.dispute, window.dispute_half, window.dispute_fifth, "")
+    rate, low, high = noise_rate(turn, len(agrees))
+    assert low <= noise <= high
+    assert low <= rate <= high
+    assert rate == pytest.approx(noise, abs=0.1)
+
+
+def test_trust_is_near_the_share_of_disputed_labels_that_really_are_wrong() -> None:
+    agrees, confidence, wrong = simulated(noise=0.2, errors=0.3)
+    trusted = trust(agrees, confidence)
+    for part in confidence.argsort(descending=True).chunk(5):
+        disputed = part[~agrees[part]]
+        assert float(trusted[part].mean()) == pytest.approx(float(wrong[disputed].float().mean()), abs=0.1)
+
+
+def test_nothing_is_trusted_where_the_labels_of_confident_samples_are_right() -> None:
+    agrees, confidence, _ = simulated(noise=0.0, errors=0.3)
+    assert float(trust(agrees, confidence).max()) == 0.0
