@@ -23,7 +23,7 @@ LAYERS = [
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 CORE_MAY_USE = {"torch", "selc.core", "selc.errors"}
-STANDARD = {"__future__", "collections", "hashlib", "math", "typing"}
+STANDARD = {"__future__", "collections", "hashlib", "logging", "math", "typing"}
 
 
 def imports(path: Path) -> list[tuple[int, str]]:

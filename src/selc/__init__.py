@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from selc.core import IndexedDataset as IndexedDataset
     from selc.core import SELCLoss as SELCLoss
     from selc.core import Store as Store
+    from selc.core import Watcher as Watcher
+    from selc.core import separation as separation
     from selc.core import soft_cross_entropy as soft_cross_entropy
+    from selc.core import turning_point as turning_point
     from selc.errors import SelcError as SelcError
     from selc.methods import Method as Method
     from selc.run import Config as Config
@@ -28,6 +31,9 @@ _HOME = {
     "IndexedDataset": "selc.core",
     "SELCLoss": "selc.core",
     "Store": "selc.core",
+    "Watcher": "selc.core",
+    "separation": "selc.core",
+    "turning_point": "selc.core",
     "soft_cross_entropy": "selc.core",
     "SelcError": "selc.errors",
     "Method": "selc.methods",

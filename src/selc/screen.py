@@ -15,6 +15,7 @@ from rich.table import Column
 from rich.text import Text
 
 from selc.run import Config, RunFolder
+from selc.run.estimates import warnings_of
 from selc.train import Progress
 from selc.types import accuracies
 
@@ -132,8 +133,19 @@ def show_summary(run: RunFolder) -> None:
     lines["labels changed"] = f"{summary['changed']:.2%}"
     if "right_after" in summary:
         lines["labels right"] = f"{summary['right_before']:.2%} before, {summary['right_after']:.2%} after"
+    if "noise_rate" in summary:
+        lines["wrong labels"] = between(summary["noise_rate"])
+    if "corrections_right" in summary:
+        lines["changes right"] = between(summary["corrections_right"])
     lines["training time"] = f"{summary['seconds_training']:.1f} s"
     lines["corrected labels"] = str(run.path / "corrected_labels.csv")
     lines["model"] = str(run.path / "model.safetensors")
     for name, text in lines.items():
         print(f"{name:<18}{text}")
+    for doubt in warnings_of(summary) if "turning_point" in summary else []:
+        print(f"warning: {doubt}", file=sys.stderr)
+
+
+def between(found: dict[str, float]) -> str:
+    """An estimate with its interval."""
+    return f"estimated {found['estimate']:.0%}, between {found['low']:.0%} and {found['high']:.0%}"

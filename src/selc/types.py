@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from selc.core.loss import checked_labels
 from selc.core.store import BLOCK, Store
+from selc.core.turning import WORTH
 from selc.errors import InputError
 
 
@@ -143,8 +144,8 @@ class Outcome:
     confidences: Tensor  # [E, N] probability of the predicted class; NaN where there was none
     history: list[dict[str, Any]] = field(default_factory=list)
     stage: int = 0  # which call of ``train`` it came from
-    keep: Tensor | None = None  # [N] rows whose given label stays, because a change is not sure enough
-    given: Tensor | None = None  # [N] the given labels, for those rows
+    given: Tensor | None = None  # [N] the labels that stay where a change is not trusted; None: all changes are
+    trust: Tensor | None = None  # [N] expected share of right ones among changes like that of the row
 
     @property
     def believed_labels(self) -> Tensor:
@@ -155,9 +156,9 @@ class Outcome:
     def corrected_labels(self) -> Tensor:
         """The labels to go on with, [N]: what the method believes in, where it is sure enough."""
         believed = self.believed_labels
-        if self.keep is None or self.given is None:
+        if self.trust is None or self.given is None:
             return believed
-        return torch.where(self.keep.to(believed.device), self.given.to(believed.device), believed)
+        return torch.where(self.trust.to(believed.device) < WORTH, self.given.to(believed.device), believed)
 
 
 def accuracies(entry: dict[str, Any]) -> dict[str, dict[str, float]]:

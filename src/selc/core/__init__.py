@@ -4,14 +4,19 @@ from selc.core.indexed import IndexedDataset
 from selc.core.loss import SELCLoss, soft_cross_entropy
 from selc.core.mixture import Mixture, fit_mixture, normalise, two_means
 from selc.core.store import Store
+from selc.core.turning import Turn, Watcher, separation, turning_point
 
 __all__ = [
     "IndexedDataset",
     "Mixture",
     "SELCLoss",
     "Store",
+    "Turn",
+    "Watcher",
     "fit_mixture",
     "normalise",
+    "separation",
     "soft_cross_entropy",
+    "turning_point",
     "two_means",
 ]

@@ -5,6 +5,8 @@ Yangdi Lu and Wenbo He: SELC: Self-Ensemble Label Correction Improves Learning w
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Iterator
 from typing import Literal
 
@@ -14,8 +16,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from selc.core.store import Store
+from selc.core.turning import Turn, Watcher, alpha_for
 from selc.errors import ConfigError, InputError
 
+log = logging.getLogger("selc")
 Option = Literal["I", "II"]
 FORGOTTEN = 100  # visits of one sample in one epoch: no sampler repeats so often, a forgotten set_epoch does
 
@@ -104,6 +108,11 @@ class SELCLoss(nn.Module):
     updates. Option I (Eq. 3) leaves the given label out: its rows start at zero and sum to 1 - alpha^k, in the
     table and in the loss, as in the paper; ``targets`` divides by that sum.
 
+    With ``start="auto"`` it watches the training losses and starts when the turning point has passed (see
+    `selc.core.turning`; ``epochs``, the length of the training, bounds its patience), with the ``alpha`` that follows
+    from it; it logs when it did, and ``turn`` says what it saw. It cannot step back: `selc.fit` can. With a number for
+    ``start``, ``alpha`` is the paper's 0.9 unless given.
+
     ``weighted`` adds the per-sample weight of self-adaptive training. ``repeats`` says what an index that comes
     twice in an epoch means: an ``"error"``, or ``"once"`` (only its first visit counts), the default under several
     processes, whose samplers pad. The checks of index and labels cost one synchronisation per step on a GPU.
@@ -116,9 +125,10 @@ class SELCLoss(nn.Module):
         self,
         labels: Tensor,
         num_classes: int,
-        alpha: float = 0.9,
+        alpha: float | Literal["auto"] | None = None,
         *,
-        start: float,
+        start: float | Literal["auto"] = "auto",
+        epochs: int | None = None,
         option: Option = "II",
         weighted: bool = False,
         repeats: Literal["error", "once"] | None = None,
@@ -130,7 +140,11 @@ class SELCLoss(nn.Module):
         if reduction not in ("mean", "none"):
             raise ConfigError(f"reduction must be 'mean' or 'none'; got {reduction!r}.")
         labels = checked_labels(labels, num_classes)
-        self.alpha, self.start, self.option = check_alpha(alpha), check_start(start), check_option(option)
+        self.option = check_option(option)
+        self.watcher = Watcher(len(labels), epochs or math.inf) if start == "auto" else None
+        self.start = math.inf if isinstance(start, str) else check_start(start)
+        self.alpha_given = alpha if not isinstance(alpha, str) else None  # None: it follows from the turning point
+        self.alpha = check_alpha(0.9 if self.alpha_given is None else self.alpha_given)
         self.weighted, self.repeats, self.reduction = weighted, repeats, reduction
         self.num_classes, self.epoch = num_classes, 0.0
         # Option II starts as the given labels (Eq. 4), Option I as zeros (Eq. 3).
@@ -142,6 +156,8 @@ class SELCLoss(nn.Module):
     def set_epoch(self, epoch: float) -> None:
         """Say which epoch comes next (or, with a fraction, how far it is)."""
         if int(epoch) != int(self.epoch):
+            if self.watcher is not None and self.turn is None and bool((self.visits > 0).any()):
+                self._start_if_turned(self.watcher, epoch)
             self.visits.zero_()
         self.epoch = float(epoch)
 
@@ -152,6 +168,8 @@ class SELCLoss(nn.Module):
         writes = self.training and torch.is_grad_enabled()
         fresh = self._count_visits(index) if writes else None
         if self.epoch < self.start:
+            if writes and self.watcher is not None and self.turn is None:
+                self.watcher.feed(index, outputs, labels.to(outputs.device))
             target = F.one_hot(labels, self.num_classes).float()
             return self._reduce(soft_cross_entropy(outputs, target.to(outputs.device)))
         if writes:
@@ -170,6 +188,22 @@ class SELCLoss(nn.Module):
     def corrected_labels(self) -> Tensor:
         """The class with the largest target for every sample, [N]."""
         return torch.cat([rows.argmax(dim=1) for rows in self._handed_out()])
+
+    @property
+    def turn(self) -> Turn | None:
+        """With ``start="auto"`` what was found out about the turning point, once it has passed."""
+        return None if self.watcher is None else self.watcher.turn()
+
+    def _start_if_turned(self, watcher: Watcher, epoch: float) -> None:
+        turn = watcher.ask()
+        if turn is None:
+            return
+        word = "no label is corrected"
+        if turn.start is not None:
+            self.start = float(epoch)
+            self.alpha = alpha_for(epoch, watcher.epochs - epoch) if self.alpha_given is None else self.alpha_given
+            word = f"correction starts with alpha {self.alpha:.2f}"
+        log.warning("SELCLoss, epoch %g: %s (peak at %.1f); %s.", epoch, turn.reason, turn.peak, word)
 
     def _handed_out(self) -> Iterator[Tensor]:
         for index, rows in self.store.blocks():
@@ -236,10 +270,11 @@ class SELCLoss(nn.Module):
             )
 
     def get_extra_state(self) -> Tensor:
-        return torch.tensor(self.epoch, dtype=torch.float64)
+        """Epoch, start and alpha as numbers: a state that any file format can hold."""
+        return torch.tensor([self.epoch, self.start, self.alpha], dtype=torch.float64)
 
     def set_extra_state(self, state: Tensor) -> None:
-        self.epoch = float(state)
+        self.epoch, self.start, self.alpha = state.tolist()
 
     def extra_repr(self) -> str:
         return f"num_classes={self.num_classes}, alpha={self.alpha}, start={self.start}, option={self.option!r}"

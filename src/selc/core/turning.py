@@ -10,7 +10,7 @@ import math
 from typing import Literal, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from selc.core.mixture import fit_mixture, normalise, two_means
 from selc.errors import ConfigError, InputError
@@ -183,3 +183,50 @@ def trust(agrees: Tensor, confidences: Tensor) -> Tensor:
     share = (floor / groups.cummax(0).values.clamp_min(1e-12)).clamp(max=1.0)
     sizes = torch.tensor([len(part) for part in disputed.chunk(10)])
     return torch.empty(N, dtype=torch.float64).scatter_(0, order, share.repeat_interleave(sizes))
+
+
+class Watcher(nn.Module):
+    """Watches a training whose loop is not ours: feed it every batch, ask it after every epoch.
+
+    watcher = Watcher(len(labels), epochs=100)
+    ...                                     # in the loop, with outputs and labels of a batch
+    watcher.feed(index, outputs, labels)
+    ...                                     # at the end of an epoch
+    if turn := watcher.ask(): print(turn)
+    """
+
+    noted: Tensor
+
+    def __init__(self, samples: int, epochs: float = math.inf) -> None:
+        super().__init__()
+        self.epochs = epochs
+        self.windows: list[Window] = []
+        self.register_buffer("noted", torch.full((3, samples), torch.nan))  # loss, agreement, confidence of each row
+
+    @torch.no_grad()
+    def feed(self, index: Tensor, outputs: Tensor, labels: Tensor) -> None:
+        """Take down a batch of the training pass: rows, logits and given labels."""
+        log_p = outputs.detach().float().log_softmax(dim=-1)
+        largest, predicted = log_p.max(dim=1)
+        loss = -log_p.gather(1, labels.unsqueeze(1)).squeeze(1)
+        rows = torch.stack([loss, (predicted == labels).float(), largest.exp()])
+        self.noted.index_copy_(1, index.to(self.noted.device), rows.to(self.noted.device))
+
+    def ask(self) -> Turn | None:
+        """Call it once at the end of each epoch: whether the turning point has passed."""
+        loss, agreement, confidence = self.noted[:, ~torch.isnan(self.noted[0])].cpu()
+        if len(loss) == 0:
+            raise InputError("a watcher must be fed the batches of an epoch before it is asked; got none.")
+        self.windows.append(look(loss, agreement.bool(), confidence, len(self.windows)))
+        self.noted.fill_(torch.nan)
+        return self.turn()
+
+    def turn(self) -> Turn | None:
+        """What the epochs so far show."""
+        return recognise(self.windows, len(self.windows), self.epochs)
+
+    def get_extra_state(self) -> Tensor:
+        return torch.tensor(self.windows, dtype=torch.float64).reshape(-1, len(Window._fields))
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self.windows = [Window(*row) for row in state.tolist()]

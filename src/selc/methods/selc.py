@@ -16,7 +16,7 @@ from selc.core.loss import (
     soft_cross_entropy,
 )
 from selc.core.store import Store
-from selc.core.turning import WORTH, Metric, Turn, Window, alpha_for, look, recognise, trust, turning_point
+from selc.core.turning import Metric, Turn, Window, alpha_for, look, recognise, trust, turning_point
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Train, detached_probs
 from selc.methods.ce import CE
@@ -89,8 +89,7 @@ class SELC(Method):
             epoch = min(int(turn.peak) + 1, len(watched.losses) - 1)
             given = data.labels.hard
             agrees = watched.predictions[epoch] == given.cpu()
-            keep = trust(agrees, watched.confidences[epoch]) < WORTH
-            return replace(outcome, keep=keep, given=given)
+            return replace(outcome, given=given, trust=trust(agrees, watched.confidences[epoch]))
         if self.start == "pilot":
             pilot = train(CE(), data)
             start = max(turning_point(pilot.losses, self.metric) - self.margin, 0)

@@ -55,4 +55,4 @@ class SELCPlus(Method):
         first = SELC(start=self.start, alpha=self.alpha).fit(data, train)
         corrected = first.corrected_labels if self.labels == "hard" else first.target
         second = train(self, data.relabel(corrected))
-        return replace(second, target=first.target, keep=first.keep, given=first.given)
+        return replace(second, target=first.target, given=first.given, trust=first.trust)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from selc.core.turning import Turn
 from selc.data import DATASETS
 from selc.errors import RunFolderError
 from selc.methods import Method
@@ -18,6 +19,7 @@ from selc.nets import create as create_net
 from selc.noise import draw_noise
 from selc.noise.base import digest_of
 from selc.run.config import ARRAYS, Config
+from selc.run.estimates import estimates
 from selc.run.folder import RunFolder
 from selc.train import Plan, Progress, Trainer
 from selc.types import EvalSet, Labels, Outcome, TrainSet, accuracies
@@ -109,6 +111,9 @@ def summarise(run: RunFolder, outcome: Outcome, plan: Plan, seconds: float) -> d
         "seconds_this_session": round(seconds, 3),
         "seconds_training": round(sum(e["seconds"] for e in run.history()), 3),
     }
+    turn = next((Turn(**e["turning_point"]) for e in run.history() if "turning_point" in e), None)
+    if turn is not None:
+        summary |= estimates(turn, outcome, given, len(run.classes))
     if true is not None:
         summary["right_before"] = float((given == true).float().mean())
         summary["right_after"] = float((corrected == true).float().mean())
