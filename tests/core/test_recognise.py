@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from selc.core.turning import Turn, Window, alpha_for, gap, look, noise_rate, recognise, trust
+from selc.core.turning import Turn, Window, alpha_for, contested, gap, look, noise_rate, recognise, trust
 
 
 def course(gaps: list[float], dispute: float = 0.4, fifth: float = 0.3) -> list[Window]:
@@ -147,3 +147,15 @@ def test_trust_is_near_the_share_of_disputed_labels_that_really_are_wrong() -> N
 def test_nothing_is_trusted_where_the_labels_of_confident_samples_are_right() -> None:
     agrees, confidence, _ = simulated(noise=0.0, errors=0.3)
     assert float(trust(agrees, confidence).max()) == 0.0
+
+
+def test_two_classes_contest_each_other_where_the_data_cannot_say_which_is_true() -> None:
+    """Noise that moves 40 % of a class to the next looks as noise that moves 60 %; 20 % does not."""
+    predicted = torch.arange(3).repeat_interleave(100)
+    moved = torch.tensor([20, 40, 0])
+    given = torch.cat([torch.where(torch.arange(100) < moved[k], (k + 1) % 3, k) for k in range(3)])
+    pairs = contested(predicted, given, torch.ones(300), 3)
+    # All predictions are equally confident, so the first half of the rows is counted: classes 0 and half of 1.
+    pairs_all = contested(predicted.repeat(2), given.repeat(2), torch.cat([torch.ones(300), torch.zeros(300)]), 3)
+    assert pairs_all.tolist() == [[False, False, False], [False, False, True], [False, False, False]]
+    assert not bool(pairs.diagonal().any())

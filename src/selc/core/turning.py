@@ -54,6 +54,7 @@ def turning_point(losses: Tensor, metric: Metric = "M1", clip: float = 0.0) -> i
 
 # The automatic rule. Each constant is a share or a number of updates, so that it scales with the run.
 WORTH = 1 / 3  # least trust at which a label is changed; trust is on the low side, see `trust`
+CONTEST = 0.5  # share, relative to the predicted class, from which on another given class contests it
 TRIM = 0.01  # of the losses at either end that the mixture does not see: a few huge ones would decide everything
 DROP = 0.1  # fall of the gap below its maximum that confirms the peak
 PATIENCE = 0.2  # of all epochs: no new maximum for so long confirms it too, and bounds what stepping back costs
@@ -183,6 +184,19 @@ def trust(agrees: Tensor, confidences: Tensor) -> Tensor:
     share = (floor / groups.cummax(0).values.clamp_min(1e-12)).clamp(max=1.0)
     sizes = torch.tensor([len(part) for part in disputed.chunk(10)])
     return torch.empty(N, dtype=torch.float64).scatter_(0, order, share.repeat_interleave(sizes))
+
+
+def contested(predictions: Tensor, given: Tensor, confidences: Tensor, num_classes: int) -> Tensor:
+    """Pairs (predicted, given) of classes of which the data cannot say which is the true one, [C, C] booleans.
+
+    Of two labels that share the samples of a pattern, the true one is taken to be the more frequent. Where the other is
+    more than half as frequent, that is a guess: noise that moves 40 % of a class to another and noise that moves 60 %
+    of it look the same. Only the more confident half of the predictions is counted.
+    """
+    surest = confidences.argsort(descending=True, stable=True)[: max(1, len(confidences) // 2)]
+    pairs = predictions[surest].long() * num_classes + given[surest].long()
+    counts = torch.bincount(pairs, minlength=num_classes**2).view(num_classes, num_classes)
+    return (counts > CONTEST * counts.diagonal()[:, None]).fill_diagonal_(False)
 
 
 class Watcher(nn.Module):

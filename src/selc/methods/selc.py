@@ -16,7 +16,7 @@ from selc.core.loss import (
     soft_cross_entropy,
 )
 from selc.core.store import Store
-from selc.core.turning import Metric, Turn, Window, alpha_for, look, recognise, trust, turning_point
+from selc.core.turning import Metric, Turn, Window, alpha_for, contested, look, recognise, trust, turning_point
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Train, detached_probs
 from selc.methods.ce import CE
@@ -87,9 +87,10 @@ class SELC(Method):
             outcome = train(self._at(turn.start, turn.alpha), data, start_from=(watched, turn.start))
             # What may be changed is judged by the epoch after the peak, before much was memorised.
             epoch = min(int(turn.peak) + 1, len(watched.losses) - 1)
-            given = data.labels.hard
-            agrees = watched.predictions[epoch] == given.cpu()
-            return replace(outcome, given=given, trust=trust(agrees, watched.confidences[epoch]))
+            given, predicted, sure = data.labels.hard.cpu(), watched.predictions[epoch], watched.confidences[epoch]
+            undecided = contested(predicted, given, sure, data.num_classes)[outcome.believed_labels.cpu(), given]
+            trusted = trust(predicted == given, sure).masked_fill(undecided, 0.0)
+            return replace(outcome, given=given, trust=trusted)
         if self.start == "pilot":
             pilot = train(CE(), data)
             start = max(turning_point(pilot.losses, self.metric) - self.margin, 0)
