@@ -207,11 +207,14 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--methods", default="ce,paper,auto,fixed", help="which of ce, paper, auto, fixed to run")
     parser.add_argument("--sets", default="digits,features,features-all", help="which data to run")
+    parser.add_argument("--seeds", default="0,1,2", help="which seeds to run")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     methods, sets = arguments.methods.split(","), arguments.sets.split(",")
     before = done(arguments.out)
-    todo = [j for j in jobs() if j.method in methods and j.data in sets and j.key not in before]
+    seeds = [int(seed) for seed in arguments.seeds.split(",")]
+    wanted = [j for j in jobs() if j.method in methods and j.data in sets and j.seed in seeds]
+    todo = [j for j in wanted if j.key not in before]
     print(f"{len(before)} trainings are there, {len(todo)} to go", flush=True)
     where = {k: v for k, v in environment().items() if k in ("commit", "torch", "selc")}
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
