@@ -15,7 +15,7 @@ model = torch.nn.Sequential(torch.nn.Linear(2, 64), torch.nn.ReLU(), torch.nn.Li
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 
 loader = DataLoader(IndexedDataset(TensorDataset(inputs, labels)), batch_size=128, shuffle=True)
-criterion = SELCLoss(labels, num_classes=2, start=5)
+criterion = SELCLoss(labels, num_classes=2, epochs=40)
 
 for epoch in range(40):
     criterion.set_epoch(epoch)
