@@ -11,6 +11,7 @@ bundle = moons()
 inputs = next(bundle.inputs.stream([torch.arange(2000)], seed=None))
 labels = symmetric(bundle.labels, 2, torch.Generator().manual_seed(0), rate=0.4).labels
 
+torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(2, 64), torch.nn.ReLU(), torch.nn.Linear(64, 2))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 

@@ -69,6 +69,7 @@ def results(outcome: Outcome) -> dict[str, Any]:
     tensors = {f"model/{k}": v for k, v in outcome.model.state_dict().items()}
     tensors |= {"target": outcome.target.full(), "probs": outcome.probs.full()}
     tensors |= {"losses": outcome.losses, "predictions": outcome.predictions}
+    tensors |= {"confidences": outcome.confidences, "beliefs": outcome.beliefs}
     return {"history": history, **tensors}
 
 

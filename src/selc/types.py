@@ -130,6 +130,15 @@ class Pass(NamedTuple):
     losses: Tensor  # on the given labels
     predictions: Tensor  # predicted class
     confidences: Tensor  # its probability
+    beliefs: Tensor  # the label that the method believed in after the epoch, if it keeps one
+
+
+class Seen(NamedTuple):
+    """The samples of an epoch for whoever watches a training."""
+
+    losses: Tensor
+    agrees: Tensor  # whether the prediction was the given label
+    confidences: Tensor
 
 
 @dataclass
@@ -142,6 +151,7 @@ class Outcome:
     losses: Tensor  # [E, N] on the given labels, from the training pass; NaN where there was none
     predictions: Tensor  # [E, N] class predicted in the training pass; -1 where there was none
     confidences: Tensor  # [E, N] probability of the predicted class; NaN where there was none
+    beliefs: Tensor  # [E, N] label that the method believed in after the epoch; -1 if it keeps none
     history: list[dict[str, Any]] = field(default_factory=list)
     stage: int = 0  # which call of ``train`` it came from
     given: Tensor | None = None  # [N] the labels that stay where a change is not trusted; None: all changes are

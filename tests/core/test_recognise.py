@@ -38,9 +38,9 @@ def test_the_first_epoch_does_not_count() -> None:
     assert turn.peak == 2.5
 
 
-def test_a_plateau_is_recognised_after_a_fifth_of_the_epochs() -> None:
-    now, turn = first_word([0.5, 2.0] + [1.95] * 40, epochs=30)
-    assert now == 8  # 8 - 1.5 is the first that exceeds 0.2 * 30
+def test_a_plateau_is_recognised_after_a_while_and_its_beginning_is_the_peak() -> None:
+    now, turn = first_word([0.5, 1.95, 2.0] + [1.97] * 40, epochs=40)
+    assert now == 8  # 8 - 1.5 is the first that exceeds 0.15 * 40
     assert turn.start == 1.5
     assert turn.reason == "the losses stopped drawing apart"
 
@@ -154,8 +154,5 @@ def test_two_classes_contest_each_other_where_the_data_cannot_say_which_is_true(
     predicted = torch.arange(3).repeat_interleave(100)
     moved = torch.tensor([20, 40, 0])
     given = torch.cat([torch.where(torch.arange(100) < moved[k], (k + 1) % 3, k) for k in range(3)])
-    pairs = contested(predicted, given, torch.ones(300), 3)
-    # All predictions are equally confident, so the first half of the rows is counted: classes 0 and half of 1.
-    pairs_all = contested(predicted.repeat(2), given.repeat(2), torch.cat([torch.ones(300), torch.zeros(300)]), 3)
-    assert pairs_all.tolist() == [[False, False, False], [False, False, True], [False, False, False]]
-    assert not bool(pairs.diagonal().any())
+    pairs = contested(predicted, given, 3)
+    assert pairs.tolist() == [[False, False, False], [False, False, True], [False, False, False]]

@@ -309,7 +309,7 @@ class TwoStages:
         self.asked.append((method, data))
         target = self.targets[len(self.asked) - 1]
         nothing = torch.zeros(0, N)
-        return Outcome(nn.Identity(), target, target, nothing, nothing, nothing)
+        return Outcome(nn.Identity(), target, target, nothing, nothing, nothing, nothing)
 
 
 @pytest.mark.parametrize("labels", ["hard", "soft"])

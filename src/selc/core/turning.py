@@ -57,7 +57,8 @@ WORTH = 1 / 3  # least trust at which a label is changed; trust is on the low si
 CONTEST = 0.5  # share, relative to the predicted class, from which on another given class contests it
 TRIM = 0.01  # of the losses at either end that the mixture does not see: a few huge ones would decide everything
 DROP = 0.1  # fall of the gap below its maximum that confirms the peak
-PATIENCE = 0.2  # of all epochs: no new maximum for so long confirms it too, and bounds what stepping back costs
+PLATEAU = 0.05  # below its maximum the gap is as good as at it: the first epoch so near counts as the peak
+PATIENCE = 0.15  # of all epochs: no higher gap for so long confirms it too, and bounds what stepping back costs
 LATEST = 0.75  # of all epochs: by then SELC starts, peak or no peak
 HALVINGS = 5  # the weight of a given label halves so often within the time that it took to reach the peak
 LEAST_ALPHA = 0.7  # below, a network that is not mature is frozen: the gradient is alpha (p - t)
@@ -132,9 +133,10 @@ def recognise(seen: list[Window], now: int, epochs: float) -> Turn | None:
     counted = seen[1:]
     if not counted:
         return None
-    top = max(counted, key=lambda window: window.gap)
+    largest = max(window.gap for window in counted)
+    top = next(window for window in counted if window.gap >= (1 - PLATEAU) * largest)
     after = seen[min(seen.index(top) + 1, len(seen) - 1)]
-    fallen = seen[-1].gap < (1 - DROP) * top.gap
+    fallen = seen[-1].gap < (1 - DROP) * largest
     waited = now - top.clock > PATIENCE * epochs
     if not (fallen or waited or now >= LATEST * epochs):
         return None
@@ -186,15 +188,14 @@ def trust(agrees: Tensor, confidences: Tensor) -> Tensor:
     return torch.empty(N, dtype=torch.float64).scatter_(0, order, share.repeat_interleave(sizes))
 
 
-def contested(predictions: Tensor, given: Tensor, confidences: Tensor, num_classes: int) -> Tensor:
+def contested(predictions: Tensor, given: Tensor, num_classes: int) -> Tensor:
     """Pairs (predicted, given) of classes of which the data cannot say which is the true one, [C, C] booleans.
 
     Of two labels that share the samples of a pattern, the true one is taken to be the more frequent. Where the other is
     more than half as frequent, that is a guess: noise that moves 40 % of a class to another and noise that moves 60 %
-    of it look the same. Only the more confident half of the predictions is counted.
+    of it look the same.
     """
-    surest = confidences.argsort(descending=True, stable=True)[: max(1, len(confidences) // 2)]
-    pairs = predictions[surest].long() * num_classes + given[surest].long()
+    pairs = predictions.long() * num_classes + given.long()
     counts = torch.bincount(pairs, minlength=num_classes**2).view(num_classes, num_classes)
     return (counts > CONTEST * counts.diagonal()[:, None]).fill_diagonal_(False)
 

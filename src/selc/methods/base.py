@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from selc.core.loss import log_softmax, soft_cross_entropy
 from selc.core.store import Store
 from selc.registry import Registry
-from selc.types import Batch, Outcome, Pass, Step, Sweep, TrainSet
+from selc.types import Batch, Outcome, Seen, Step, Sweep, TrainSet
 
 Net = Callable[[int], nn.Module]  # number of outputs -> a fresh network
 
@@ -25,16 +25,15 @@ class Train(Protocol):
         data: TrainSet,
         *,
         model: nn.Module | None = None,
-        stop: Callable[[list[dict[str, Any]], Pass, int], bool] | None = None,
+        stop: Callable[[list[dict[str, Any]], Seen, int], bool] | None = None,
         start_from: tuple[Outcome, float] | None = None,
         **changes: Any,
     ) -> Outcome:
         """Train ``method`` on ``data``, in a fresh network, on with ``model``, or on from a state of an outcome.
 
-        ``stop(history, seen, epochs)`` is asked after each epoch whether to stop; ``seen`` is its training pass, with
-        whether a prediction agreed with the given label in the place of the prediction. ``start_from`` is an outcome
-        of a stage that could be stopped, and the clock to step back to. ``changes`` replace settings of the run's
-        plan for this stage: ``epochs``, ``lr``, ``schedule``, ...
+        ``stop(history, seen, epochs)`` is asked after each epoch whether to stop. ``start_from`` is an outcome of a
+        stage that could be stopped, and the clock to step back to. ``changes`` replace settings of the run's plan for
+        this stage: ``epochs``, ``lr``, ``schedule``, ...
         """
 
 

@@ -21,7 +21,7 @@ from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Train, detached_probs
 from selc.methods.ce import CE
 from selc.methods.parts import label_store, normalised
-from selc.types import Batch, Outcome, Pass, Sweep, TrainSet
+from selc.types import Batch, Outcome, Seen, Sweep, TrainSet
 
 
 @METHODS.register("selc")
@@ -88,7 +88,7 @@ class SELC(Method):
             # What may be changed is judged by the epoch after the peak, before much was memorised.
             epoch = min(int(turn.peak) + 1, len(watched.losses) - 1)
             given, predicted, sure = data.labels.hard.cpu(), watched.predictions[epoch], watched.confidences[epoch]
-            undecided = contested(predicted, given, sure, data.num_classes)[outcome.believed_labels.cpu(), given]
+            undecided = contested(predicted, given, data.num_classes)[outcome.believed_labels.cpu(), given]
             trusted = trust(predicted == given, sure).masked_fill(undecided, 0.0)
             return replace(outcome, given=given, trust=trusted)
         if self.start == "pilot":
@@ -97,7 +97,7 @@ class SELC(Method):
             return train(self._at(start, alpha_for(start)), data)
         return train(self, data)
 
-    def watch(self, history: list[dict[str, Any]], seen: Pass, epochs: int) -> bool:
+    def watch(self, history: list[dict[str, Any]], seen: Seen, epochs: int) -> bool:
         """Note how far apart the losses lie, and say whether the turning point has passed."""
         if any("turning_point" in entry for entry in history):
             return False  # there was nothing to correct

@@ -4,5 +4,17 @@ from selc.report.losses import loss_histograms
 from selc.report.matrix import confusion, confusion_matrix
 from selc.report.memory import memorisation, memorisation_curves
 from selc.report.style import save
+from selc.report.turning import correction, correction_accuracy, metrics, sensitivity
 
-__all__ = ["confusion", "confusion_matrix", "loss_histograms", "memorisation", "memorisation_curves", "save"]
+__all__ = [
+    "confusion",
+    "confusion_matrix",
+    "correction",
+    "correction_accuracy",
+    "loss_histograms",
+    "memorisation",
+    "memorisation_curves",
+    "metrics",
+    "save",
+    "sensitivity",
+]

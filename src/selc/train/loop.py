@@ -21,9 +21,9 @@ from selc.train.plan import Plan
 from selc.train.progress import Progress
 from selc.train.record import Record
 from selc.train.snapshots import Snapshots
-from selc.types import Batch, EvalSet, Outcome, Pass, TrainSet
+from selc.types import Batch, EvalSet, Outcome, Pass, Seen, TrainSet
 
-Stop = Callable[[list[dict[str, Any]], Pass, int], bool]  # (history, its last epoch, epochs of the plan) -> stop?
+Stop = Callable[[list[dict[str, Any]], Seen, int], bool]  # (history, its last epoch, epochs of the plan) -> stop?
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class Beginning:
             losses=torch.cat([self.outcome.losses[: self.epoch], later.losses]),
             predictions=torch.cat([self.outcome.predictions[: self.epoch], later.predictions]),
             confidences=torch.cat([self.outcome.confidences[: self.epoch], later.confidences]),
+            beliefs=torch.cat([self.outcome.beliefs[: self.epoch], later.beliefs]),
             history=[*self.outcome.history[: self.epoch], *undone, *later.history],
         )
 
@@ -135,13 +136,14 @@ class Stage:
                 )
             method.end_epoch(epoch, sweep)
             seconds = time.perf_counter() - began
-            kept = record.end(method, epoch)
+            believed = method.belief(sweep).argmax() if method.keeps_belief else None
+            kept = record.end(method, epoch, believed)
             entry: dict[str, Any] = {
                 "stage": self.number,
                 "epoch": epoch,
                 "lr": rate,
                 "loss": mean_loss,
-                **self.measure(evaluator, sweep, kept),
+                **self.measure(evaluator, kept),
                 "seconds": round(seconds, 4),
                 "samples_per_second": round(sum(map(len, batches)) / seconds, 1),
             }
@@ -161,22 +163,22 @@ class Stage:
         )
         return outcome if self.begin is None else self.begin.joined(outcome)
 
-    def seen(self, kept: Pass) -> Pass:
-        """The rows of an epoch that were trained on, with whether they agreed in the place of the prediction."""
+    def seen(self, kept: Pass) -> Seen:
+        """The samples of an epoch that were trained on."""
         there = kept.predictions >= 0
         agrees = kept.predictions == self.data.labels.hard.cpu()
-        return Pass(kept.losses[there], agrees[there], kept.confidences[there])
+        return Seen(kept.losses[there], agrees[there], kept.confidences[there])
 
-    def measure(self, evaluator: Evaluator, sweep: TrainSweep, kept: Pass) -> dict[str, Any]:
+    def measure(self, evaluator: Evaluator, kept: Pass) -> dict[str, Any]:
         """What an epoch shows: on the training pass, on the labels that the method keeps, on the named sets."""
-        given = self.data.labels.hard
+        given = self.data.labels.hard.cpu()
         entry: dict[str, Any] = {}
         seen = kept.predictions >= 0
         if bool(seen.any()):
             entry["given_loss"] = float(kept.losses[seen].mean())
-            entry["disagree"] = float((kept.predictions[seen] != given.cpu()[seen]).float().mean())
+            entry["disagree"] = float((kept.predictions[seen] != given[seen]).float().mean())
         if self.method.keeps_belief:
-            entry["changed"] = float((self.method.belief(sweep).argmax() != given).float().mean())
+            entry["changed"] = float((kept.beliefs != given).float().mean())
         for name, data in self.tests.items():
             entry[name] = evaluator.accuracy(data)
         if self.val is not None:

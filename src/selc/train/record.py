@@ -51,10 +51,11 @@ class Record:
         self.predictions.index_copy_(0, rows, predicted.to(self.dtype))
         self.confidences.index_copy_(0, rows, largest.exp_())
 
-    def end(self, method: Method, epoch: int) -> Pass:
+    def end(self, method: Method, epoch: int, beliefs: Tensor | None) -> Pass:
         """Keep the epoch, and return it."""
         self.settle(method)
-        kept = Pass(self.losses.cpu(), self.predictions.cpu(), self.confidences.cpu())
+        believed = torch.full((self.num_rows,), -1, dtype=self.dtype) if beliefs is None else beliefs.to(self.dtype)
+        kept = Pass(self.losses.cpu(), self.predictions.cpu(), self.confidences.cpu(), believed.cpu())
         if self.folder is None:
             self.epochs[epoch] = kept
         else:
