@@ -151,8 +151,8 @@ def test_nothing_is_trusted_where_the_labels_of_confident_samples_are_right() ->
 
 def test_two_classes_contest_each_other_where_the_data_cannot_say_which_is_true() -> None:
     """Noise that moves 40 % of a class to the next looks as noise that moves 60 %; 20 % does not."""
-    predicted = torch.arange(3).repeat_interleave(100)
-    moved = torch.tensor([20, 40, 0])
-    given = torch.cat([torch.where(torch.arange(100) < moved[k], (k + 1) % 3, k) for k in range(3)])
-    pairs = contested(predicted, given, 3)
-    assert pairs.tolist() == [[False, False, False], [False, False, True], [False, False, False]]
+    predicted = torch.arange(4).repeat_interleave(100)
+    moved = torch.tensor([0, 40, 0, 20])
+    given = torch.cat([torch.where(torch.arange(100) < moved[k], (k + 1) % 4, k) for k in range(4)])
+    assert contested(predicted, given, 4).tolist() == [False, True, True, False]
+    assert not bool(contested(predicted, predicted, 4).any())

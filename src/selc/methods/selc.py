@@ -88,7 +88,8 @@ class SELC(Method):
             # What may be changed is judged by the epoch after the peak, before much was memorised.
             epoch = min(int(turn.peak) + 1, len(watched.losses) - 1)
             given, predicted, sure = data.labels.hard.cpu(), watched.predictions[epoch], watched.confidences[epoch]
-            undecided = contested(predicted, given, data.num_classes)[outcome.believed_labels.cpu(), given]
+            classes = contested(predicted, given, data.num_classes)
+            undecided = classes[outcome.believed_labels.cpu()] | classes[given]
             trusted = trust(predicted == given, sure).masked_fill(undecided, 0.0)
             return replace(outcome, given=given, trust=trusted)
         if self.start == "pilot":

@@ -42,6 +42,6 @@ def warnings_of(found: dict[str, Any]) -> Sequence[str]:
         doubts.append(
             f"{turn.dispute_half:.0%} of the labels are in dispute even where the network is sure. If most labels of a "
             "class were wrong in the same way, the network has learnt them, and nothing in the data can show it. "
-            "Labels of pairs of classes that contest each other were left as they are: look at some of them."
+            "Labels of classes that contest each other were left as they are: look at some of them."
         )
     return doubts
