@@ -85,6 +85,25 @@ def test_clean_labels_are_left_alone_and_the_network_is_that_of_ce() -> None:
         assert torch.equal(value, auto.model.state_dict()[name]), name
 
 
+def test_rows_that_are_held_out_keep_their_labels() -> None:
+    data = data_with(0.4)
+    plan = Plan(epochs=EPOCHS, lr=0.1, batch_size=32, schedule="constant", weight_decay=0.0, val_fraction=0.2)
+    trainer = Trainer(plan, lambda k: create("mlp", k, (2,), {"hidden": [16]}))
+    outcome = trainer.fit(SELC(), data)
+    assert trainer.val is not None
+    held = trainer.val.rows
+    assert held is not None
+    assert torch.equal(outcome.corrected_labels[held], data.labels.hard[held])
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 3, 4])
+def test_very_short_trainings_end_with_a_word_about_the_turning_point(epochs: int) -> None:
+    plan = Plan(epochs=epochs, lr=0.1, batch_size=32, schedule="constant", weight_decay=0.0)
+    outcome = Trainer(plan, lambda k: create("mlp", k, (2,), {"hidden": [16]})).fit(SELC(), data_with(0.4))
+    assert found(outcome.history).reason
+    assert outcome.losses.shape == (epochs, 400)
+
+
 def test_the_pilot_of_the_paper_starts_a_fresh_run_before_the_largest_m1() -> None:
     outcome = fit(SELC(start="pilot", alpha=0.9, margin=1))
     pilot = fit(CE())

@@ -130,7 +130,8 @@ def recognise(seen: list[Window], now: int, epochs: float) -> Turn | None:
     There is nothing to correct if the network, where it is sure of itself, does not contradict the labels, and
     elsewhere contradicts few: wrong labels would be found among easy samples too.
     """
-    counted = seen[1:]
+    late = now >= LATEST * epochs
+    counted = seen[1:] or (seen if late else [])
     if not counted:
         return None
     largest = max(window.gap for window in counted)
@@ -138,7 +139,7 @@ def recognise(seen: list[Window], now: int, epochs: float) -> Turn | None:
     after = seen[min(seen.index(top) + 1, len(seen) - 1)]
     fallen = seen[-1].gap < (1 - DROP) * largest
     waited = now - top.clock > PATIENCE * epochs
-    if not (fallen or waited or now >= LATEST * epochs):
+    if not (fallen or waited or late):
         return None
     reason = "the losses drew together again" if fallen else "the losses stopped drawing apart"
     start: float | None = top.clock

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
 
 from selc.core.loss import (
@@ -85,13 +86,8 @@ class SELC(Method):
             if turn.start is None:  # CE went on to the end: no label is changed
                 return replace(watched, target=label_store(data.labels))
             outcome = train(self._at(turn.start, turn.alpha), data, start_from=(watched, turn.start))
-            # What may be changed is judged by the epoch after the peak, before much was memorised.
-            epoch = min(int(turn.peak) + 1, len(watched.losses) - 1)
-            given, predicted, sure = data.labels.hard.cpu(), watched.predictions[epoch], watched.confidences[epoch]
-            classes = contested(predicted, given, data.num_classes)
-            undecided = classes[outcome.believed_labels.cpu()] | classes[given]
-            trusted = trust(predicted == given, sure).masked_fill(undecided, 0.0)
-            return replace(outcome, given=given, trust=trusted)
+            given = data.labels.hard.cpu()
+            return replace(outcome, given=given, trust=self.trusted(turn, watched, outcome, given))
         if self.start == "pilot":
             pilot = train(CE(), data)
             start = max(turning_point(pilot.losses, self.metric) - self.margin, 0)
@@ -109,6 +105,17 @@ class SELC(Method):
             return False
         entry["turning_point"] = turn._asdict()
         return turn.start is not None
+
+    def trusted(self, turn: Turn, watched: Outcome, outcome: Outcome, given: Tensor) -> Tensor:
+        """How far to trust a change of each label, [N], judged by the epoch after the peak, before memorisation."""
+        epoch = min(int(turn.peak) + 1, len(watched.losses) - 1)
+        predicted, confidences = watched.predictions[epoch], watched.confidences[epoch]
+        seen = predicted >= 0  # rows that were held out are not changed
+        classes = contested(predicted[seen], given[seen], outcome.target.columns)
+        undecided = classes[outcome.believed_labels.cpu()] | classes[given]
+        result = torch.zeros(len(given), dtype=torch.float64)
+        result[seen] = trust((predicted == given)[seen], confidences[seen])
+        return result.masked_fill(undecided, 0.0)
 
     def _at(self, start: float, alpha: float) -> SELC:
         """The same method with numbers in the place of "auto"."""
