@@ -33,7 +33,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     settings = {
         "data": "moons",
         "noise": {"name": "symmetric", "rate": 0.4},
-        "method": {"name": "selc", "start": 2},
+        "method": {"name": "selc", "start": 2, "alpha": 0.5},
         "train": {"epochs": EPOCHS, "val_fraction": 0.1},
     }
     return execute(Config.resolve(settings), tmp_path_factory.mktemp("figures") / "run")

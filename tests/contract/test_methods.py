@@ -17,7 +17,7 @@ from tests.toy import CLASSES, BrokenOffError, StopAfter, assert_same_bits, fit,
 # Options with which something happens within the few epochs of a test.
 QUICK = {
     "selc": {"start": 2},
-    "sat": {"start": 2},
+    "sat": {"start": 2, "alpha": 0.7},
     "selc+": {"start": 2},
     "plc": {"warm_up": 2, "window": 2},
     "co-teaching": {"ramp": 2},

@@ -96,6 +96,7 @@ def test_rows_that_are_held_out_keep_their_labels() -> None:
     assert torch.equal(outcome.corrected_labels[held], data.labels.hard[held])
 
 
+@pytest.mark.filterwarnings("ignore:no label can change")
 @pytest.mark.parametrize("epochs", [1, 2, 3, 4])
 def test_very_short_trainings_end_with_a_word_about_the_turning_point(epochs: int) -> None:
     plan = Plan(epochs=epochs, lr=0.1, batch_size=32, schedule="constant", weight_decay=0.0)
@@ -141,3 +142,10 @@ def test_wrong_words_get_their_sentence() -> None:
         SELC(start="soon")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"alpha must be a number in \[0, 1\) or 'auto'"):
         SELC(alpha="high")  # type: ignore[arg-type]
+
+
+def test_an_alpha_too_high_for_the_epochs_that_are_left_is_said_before_training() -> None:
+    with pytest.warns(UserWarning, match=r"no label can change: with alpha 0.9 that takes 7 epochs .* 4 are left"):
+        fit(SELC(start=8, alpha=0.9))
+    assert SELC(start=5, alpha=0.9).doubt(EPOCHS) is None  # 0.9^7 < 0.5
+    assert SELC(start=0, alpha=0.0).doubt(1) is None

@@ -86,6 +86,10 @@ class Method(nn.Module):
         """The labels that the method now believes, [N, C]; by default the network's probabilities."""
         return sweep()
 
+    def doubt(self, epochs: int) -> str | None:
+        """What the user should know before a training of ``epochs`` epochs begins; None if there is nothing."""
+        return None
+
     def fit(self, data: TrainSet, train: Train) -> Outcome:
         """The whole training: one stage, unless a method says otherwise."""
         return train(self, data)

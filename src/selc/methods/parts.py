@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -42,6 +44,18 @@ class History(nn.Module):
     def mean(self, index: Tensor) -> Tensor:
         rows = [slot.read(index) for slot in self.epochs if isinstance(slot, Store)]
         return torch.stack(rows).mean(0)
+
+
+def cannot_flip(epochs_left: float, alpha: float) -> str | None:
+    """A sentence if too few epochs are left for any label to change: its weight alpha^k stays above one half."""
+    needed = math.ceil(math.log(0.5) / math.log(alpha)) if alpha > 0 else 1
+    if epochs_left >= needed:
+        return None
+    left = max(epochs_left, 0)
+    return (
+        f"no label can change: with alpha {alpha:g} that takes {needed} epochs of correction, and {left:g} are left "
+        "after the start. Train longer, start earlier, or lower alpha."
+    )
 
 
 def partners(shard: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor
 from selc.core.loss import check_alpha, check_start, confidence_weights, soft_cross_entropy
 from selc.core.store import Store
 from selc.methods.base import METHODS, Method, detached_probs
-from selc.methods.parts import label_store
+from selc.methods.parts import cannot_flip, label_store
 from selc.types import Batch, Sweep, TrainSet
 
 
@@ -35,6 +35,9 @@ class SAT(Method):
             return soft_cross_entropy(outputs, batch.target)
         target = self.store.ema(batch.index, detached_probs(self, outputs), self.alpha)
         return confidence_weights(target) * soft_cross_entropy(outputs, target)
+
+    def doubt(self, epochs: int) -> str | None:
+        return cannot_flip(epochs - self.start, self.alpha)
 
     def belief(self, sweep: Sweep) -> Store:
         return self.store

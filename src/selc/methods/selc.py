@@ -21,7 +21,7 @@ from selc.core.turning import Metric, Turn, Window, alpha_for, contested, look, 
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Train, detached_probs
 from selc.methods.ce import CE
-from selc.methods.parts import label_store, normalised
+from selc.methods.parts import cannot_flip, label_store, normalised
 from selc.types import Batch, Outcome, Seen, Sweep, TrainSet
 
 
@@ -75,6 +75,10 @@ class SELC(Method):
         target = self.store.ema(batch.index, detached_probs(self, outputs), alpha)  # Eq. 4
         loss = soft_cross_entropy(outputs, target)  # Eq. 6
         return confidence_weights(target) * loss if self.weighted else loss
+
+    def doubt(self, epochs: int) -> str | None:
+        start, alpha = self._numbers()
+        return cannot_flip(epochs - start, alpha)
 
     def belief(self, sweep: Sweep) -> Store:
         return self.store if self.option == "II" else normalised(self.store, self.given)

@@ -97,6 +97,8 @@ class Trainer:
         if checkpoint is not None and saved is not None and saved[1]["finished"]:
             remembered = _remembered(*saved, model, data, checkpoint, number)
             return remembered if begin is None else begin.joined(remembered)
+        if (doubt := method.doubt(plan.epochs)) is not None and saved is None:
+            self.progress.notice(doubt)
         stage = Stage(
             number, method, data, model, plan, self.tests, self.val, checkpoint, self.progress, stop, snapshots, begin
         )
