@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from selc.types import Batch
 from tests.toy import CLASSES, BrokenOffError, StopAfter, assert_same_bits, fit, results, small_net, train_set
 
 # Options with which something happens within the few epochs of a test.
-QUICK = {
+QUICK: dict[str, dict[str, Any]] = {
     "selc": {"start": 2},
     "sat": {"start": 2, "alpha": 0.7},
     "selc+": {"start": 2},
