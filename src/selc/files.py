@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import tomllib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from selc.errors import RunFolderError
+from selc.errors import ConfigError, RunFolderError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -74,6 +75,13 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise RunFolderError(f"{path} must be a readable JSON file; got: {error}.") from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path} must be a readable TOML file; got: {error}.") from None
 
 
 def sha256(path: Path) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from selc.data import RECIPES, Recipe
 from selc.errors import ConfigError, unknown
-from selc.files import write_text
+from selc.files import read_toml, write_text
 from selc.methods import METHODS
 from selc.nets import NETS
 from selc.noise import NOISES
@@ -68,10 +67,7 @@ class Config(BaseModel):
     @classmethod
     def load(cls, path: Path) -> Config:
         """Read a configuration file."""
-        try:
-            settings = tomllib.loads(path.read_text())
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise ConfigError(f"{path} must be a readable TOML file; got: {error}.") from None
+        settings = read_toml(path)
         if settings.get("data") == ARRAYS:  # it may name a method and a network that only the caller has
             return cls.model_validate(settings)
         return cls.resolve(settings)

@@ -60,6 +60,7 @@ class Stage:
     val: EvalSet | None
     checkpoint: Checkpoint | None
     progress: Progress
+    saved: tuple[dict[str, Tensor], dict[str, Any]] | None = None  # what the checkpoint held
     stop: Stop | None = None  # asked after each epoch
     snapshots: Snapshots | None = None  # where states to step back to are kept
     begin: Beginning | None = None  # a state to go on from, instead of a fresh network
@@ -211,14 +212,13 @@ class Stage:
         self, optimizer: torch.optim.Optimizer
     ) -> tuple[list[dict[str, Any]], tuple[float, dict[str, Tensor]] | None]:
         """Put the saved state in place; return the history so far and the best epoch's weights."""
-        saved = self.checkpoint.load() if self.checkpoint else None
-        if saved is None:
+        if self.saved is None:
             if self.begin is not None:
                 tensors, values = self.begin.snapshots.load(self.begin.epoch)
                 self.model.load_state_dict(unpack("model", tensors))
                 unpack_optimizer(optimizer, tensors, values)
             return [], None
-        tensors, state = saved
+        tensors, state = self.saved
         self.model.load_state_dict(unpack("model", tensors))
         self.method.load_state_dict(unpack("method", tensors))
         unpack_optimizer(optimizer, tensors, state["optimizer"])

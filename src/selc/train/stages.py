@@ -100,7 +100,19 @@ class Trainer:
         if (doubt := method.doubt(plan.epochs)) is not None and saved is None:
             self.progress.notice(doubt)
         stage = Stage(
-            number, method, data, model, plan, self.tests, self.val, checkpoint, self.progress, stop, snapshots, begin
+            number,
+            method,
+            data,
+            model,
+            plan,
+            self.tests,
+            self.val,
+            checkpoint,
+            self.progress,
+            saved,
+            stop,
+            snapshots,
+            begin,
         )
         outcome = stage.run()
         if checkpoint is not None:
