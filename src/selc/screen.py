@@ -114,7 +114,7 @@ def show_config(config: Config, folder: Path) -> None:
     if "rate" in config.noise.options:
         noise += f" {config.noise.options['rate']:.0%}"
     print(
-        f"{config.data}, noise {noise}; {config.method.name} with {config.net.name}, {plan.epochs} epochs, "
+        f"{config.data.name}, noise {noise}; {config.method.name} with {config.net.name}, {plan.epochs} epochs, "
         f"batch {plan.batch_size}, {plan.optimizer} lr {plan.lr:g} {plan.schedule}, seed {plan.seed} -> {folder}",
         file=sys.stderr,
     )

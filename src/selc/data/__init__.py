@@ -1,18 +1,24 @@
-"""Data: arrays in memory, datasets, batched augmentation, and the sets known by name."""
+"""Data: arrays in memory, images, datasets, batched augmentation, and the sets known by name."""
 
 from selc.data.arrays import ArrayInputs
-from selc.data.augment import crop_and_flip
-from selc.data.base import DATASETS, RECIPES, Bundle, Recipe
+from selc.data.augment import View, crop_and_flip
+from selc.data.base import DATASETS, FACTS, RECIPES, Bundle, Facts, Recipe
 from selc.data.datasets import DatasetInputs
+from selc.data.images import ArrayPixels, ImageInputs
 from selc.data.toy import digits, moons
 
 __all__ = [
     "DATASETS",
+    "FACTS",
     "RECIPES",
     "ArrayInputs",
+    "ArrayPixels",
     "Bundle",
     "DatasetInputs",
+    "Facts",
+    "ImageInputs",
     "Recipe",
+    "View",
     "crop_and_flip",
     "digits",
     "moons",

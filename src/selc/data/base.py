@@ -1,10 +1,10 @@
-"""A dataset known by name: inputs, true labels, test sets, and settings that suit it."""
+"""A dataset known by name: inputs, labels, test sets, and settings that suit it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -20,23 +20,43 @@ class Recipe:
     plan: Mapping[str, Any] = field(default_factory=dict)  # fields of Plan
 
 
+class Facts(NamedTuple):
+    """What is known of a dataset without loading it (the paper's Table 7)."""
+
+    train: int
+    val: int
+    test: int
+    classes: int
+    size: str  # of an input
+    noise: str = "0"  # share of wrong labels as published, in per cent
+
+
 @dataclass(frozen=True)
 class Bundle:
-    """What a dataset brings. The labels are the true ones: noise is drawn on them, scores compare with them."""
+    """What a dataset brings."""
 
     inputs: Inputs
-    labels: Tensor  # [N]
+    labels: Tensor  # [N] as the data gives them; noise is drawn on top of them
     classes: tuple[str, ...]
     shape: tuple[int, ...]  # of one input
     tests: Mapping[str, EvalSet] = field(default_factory=dict)
+    val: EvalSet | None = None  # to choose an epoch by, where the data brings one
+    true: Tensor | None = None  # [N] where they are known: to score a finished run, never to train
+    ids: Sequence[str] | None = None  # a name for each sample; None: its row number
+    notes: Sequence[str] = ()  # what the user should know: a sentence each
+    recipe: Recipe | None = None  # where it can be told only from the data
+    digest: str = ""  # of what the inputs were made from, to notice that it changed
 
 
 Loader = Callable[..., Bundle]
 DATASETS: Registry[Loader] = Registry("data")
 RECIPES: dict[str, Recipe] = {}
+FACTS: dict[str, Facts] = {}
 
 
-def dataset(name: str, recipe: Recipe) -> Callable[[Loader], Loader]:
+def dataset(name: str, recipe: Recipe, facts: Facts | None = None) -> Callable[[Loader], Loader]:
     """Register a dataset together with settings that suit it, which are known without loading it."""
     RECIPES[name] = recipe
+    if facts is not None:
+        FACTS[name] = facts
     return DATASETS.register(name)

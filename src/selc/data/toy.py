@@ -8,7 +8,7 @@ import torch
 
 from selc.core.seeding import generator
 from selc.data.arrays import ArrayInputs
-from selc.data.base import Bundle, Recipe, dataset
+from selc.data.base import Bundle, Facts, Recipe, dataset
 from selc.errors import ConfigError
 from selc.types import EvalSet
 
@@ -16,7 +16,7 @@ from selc.types import EvalSet
 _PLAIN = {"batch_size": 128, "schedule": "constant", "weight_decay": 0.0, "threads": 1}
 
 
-@dataset("digits", Recipe(net="mlp", plan={"epochs": 60, "lr": 0.002, **_PLAIN}))
+@dataset("digits", Recipe(net="mlp", plan={"epochs": 60, "lr": 0.002, **_PLAIN}), Facts(1257, 0, 540, 10, "8 x 8"))
 def digits() -> Bundle:
     """1,797 scans of handwritten digits, 8 x 8 pixels, 10 classes (from scikit-learn)."""
     try:
@@ -34,13 +34,14 @@ def digits() -> Bundle:
     return Bundle(
         inputs=ArrayInputs(x[train]),
         labels=y[train],
+        true=y[train],
         classes=tuple("0123456789"),
         shape=(1, 8, 8),
         tests={"test": EvalSet(ArrayInputs(x[test]), y[test])},
     )
 
 
-@dataset("moons", Recipe(net="mlp", plan={"epochs": 40, "lr": 0.01, **_PLAIN}))
+@dataset("moons", Recipe(net="mlp", plan={"epochs": 40, "lr": 0.01, **_PLAIN}), Facts(2000, 0, 1000, 2, "2"))
 def moons() -> Bundle:
     """2,000 points on two interleaved half circles, 2 classes (drawn by selc)."""
 
@@ -57,6 +58,7 @@ def moons() -> Bundle:
     return Bundle(
         inputs=ArrayInputs(x),
         labels=y,
+        true=y,
         classes=("upper", "lower"),
         shape=(2,),
         tests={"test": EvalSet(ArrayInputs(x_test), y_test)},

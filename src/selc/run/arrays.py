@@ -60,7 +60,7 @@ def fit(
     if out is None:
         return Trainer(plan, factory, tests=evaluated, val=val_set, progress=progress).fit(chosen_method, data)
     config = Config(
-        data=ARRAYS,
+        data=Choice(name=ARRAYS),
         noise=Choice(name="none"),
         method=Choice(name=_name(chosen_method), **_stored_options(chosen_method)),
         net=Choice(name=net if isinstance(net, str) else _name(net), **(net_options or {})),

@@ -12,7 +12,7 @@ import tomli_w
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from selc.data import RECIPES, Recipe
+from selc.data import DATASETS, RECIPES, Recipe
 from selc.errors import ConfigError, unknown
 from selc.files import read_toml, write_text
 from selc.methods import METHODS
@@ -39,22 +39,24 @@ class Config(BaseModel):
     """Everything that a run depends on."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    data: str
+    data: Choice
     noise: Choice
     method: Choice
     net: Choice
     train: Plan
 
     @classmethod
-    def resolve(cls, settings: Mapping[str, Any]) -> Config:
-        """Spell out every setting: what the user said, else what suits the data, else the default."""
+    def resolve(cls, settings: Mapping[str, Any], recipe: Recipe | None = None) -> Config:
+        """Spell out every setting: what the user said, else what suits the data, else the default.
+
+        ``recipe`` is what suits the data where that was read off the data itself.
+        """
         settings = dict(settings)
         data = settings.pop("data", "digits")
-        if data not in RECIPES:
-            raise unknown("data", data, RECIPES)
-        recipe = RECIPES[data]
+        chosen = _choice(DATASETS, {"name": data} if isinstance(data, str) else data, "digits")
+        recipe = recipe or RECIPES[chosen["name"]]
         resolved = {
-            "data": data,
+            "data": chosen,
             "noise": _choice(NOISES, settings.pop("noise", {}), "none"),
             "method": _choice(METHODS, settings.pop("method", {}), "selc"),
             "net": _choice(NETS, settings.pop("net", {}), recipe.net),
@@ -68,7 +70,10 @@ class Config(BaseModel):
     def load(cls, path: Path) -> Config:
         """Read a configuration file."""
         settings = read_toml(path)
-        if settings.get("data") == ARRAYS:  # it may name a method and a network that only the caller has
+        if settings.get("data") in (
+            ARRAYS,
+            {"name": ARRAYS},
+        ):  # it may name a method and a network that only the caller has
             return cls.model_validate(settings)
         return cls.resolve(settings)
 

@@ -2,7 +2,7 @@
 
 config.toml             every setting, loadable again
 environment.json        versions, commit, threads
-noise.npz, noise.json   given labels, true labels where known; rate, matrix, hash
+noise.npz, noise.json   given labels, true labels where known, names of the samples; rate, matrix, hash
 metrics.jsonl           one line per epoch
 stage-K/                checkpoint and recorded losses of each stage
 model.safetensors       the trained weights, for plain PyTorch
@@ -49,7 +49,14 @@ class RunFolder:
 
     @classmethod
     def create(
-        cls, path: Path | str, config: Config, noise: Noise, true: Tensor | None, classes: Sequence[str]
+        cls,
+        path: Path | str,
+        config: Config,
+        noise: Noise,
+        true: Tensor | None,
+        classes: Sequence[str],
+        ids: Sequence[str] | None = None,
+        digest: str = "",
     ) -> RunFolder:
         """Write what is known before the first batch. A folder that holds anything else is left alone."""
         run = cls(path)
@@ -62,8 +69,11 @@ class RunFolder:
         arrays = {"given": noise.labels.numpy(), "classes": np.array(classes, dtype=np.str_)}
         if true is not None:
             arrays["true"] = true.numpy()
+        if ids is not None:
+            arrays["ids"] = np.array(ids, dtype=np.str_)
         write_whole(run.path / "noise.npz", lambda p: _save_npz(p, arrays))
-        about = {"rate": noise.rate if true is not None else None, "sha256": noise.digest}
+        rate = None if true is None else float((true != noise.labels).double().mean())
+        about = {"rate": rate, "sha256": noise.digest, "data_sha256": digest}
         write_json(run.path / "noise.json", {**about, "transition_matrix": noise.matrix.tolist()})
         config.save(run.path / "config.toml")  # last: a folder with it is a run that can be resumed
         return run
@@ -98,6 +108,21 @@ class RunFolder:
         """The true labels, where they are known: to score a finished run, never to train."""
         labels = self._noise().get("true")
         return None if labels is None else torch.from_numpy(labels)
+
+    @property
+    def ids(self) -> list[str]:
+        """The name of each sample: as the data gave them, else their row numbers."""
+        arrays = self._noise()
+        return [str(i) for i in arrays.get("ids", range(len(arrays["given"])))]
+
+    def check_data(self, digest: str, rows: int) -> None:
+        """Refuse to go on with data that are not those of the run."""
+        before = read_json(self.path / "noise.json").get("data_sha256", "")
+        if rows != len(self.given) or (digest and before and digest != before):
+            raise RunFolderError(
+                f"the data must be the same as when {self.path} was started; got {rows} samples, and then there were "
+                f"{len(self.given)}{'' if rows != len(self.given) else ', but not the same ones'}. Start a new run."
+            )
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -158,7 +183,9 @@ class RunFolder:
         corrected = outcome.corrected_labels.cpu()
         tables = {"target": target, "probs": outcome.probs.full(), "corrected": corrected}
         write_tensors(self.path / "targets.safetensors", tables)
-        write_text(self.path / "corrected_labels.csv", labels_csv(self.given, corrected, target, self.classes))
+        write_text(
+            self.path / "corrected_labels.csv", labels_csv(self.ids, self.given, corrected, target, self.classes)
+        )
         self.write_metrics()
         write_json(self.path / "summary.json", summary)
         for stage in self.stages():
@@ -178,15 +205,15 @@ class RunFolder:
             raise RunFolderError(f"{self.path / 'noise.npz'} must hold the labels of the run; got: {error}.") from None
 
 
-def labels_csv(given: Tensor, corrected: Tensor, target: Tensor, classes: Sequence[str]) -> str:
+def labels_csv(ids: Sequence[str], given: Tensor, corrected: Tensor, target: Tensor, classes: Sequence[str]) -> str:
     """One row per sample, in the order of the data; ``confidence`` is the soft target of the believed label."""
     confidence, believed = target.max(dim=1)
     names = list(classes)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["sample_id", "given_label", "corrected_label", "believed_label", "confidence"])
-    rows = zip(given.tolist(), corrected.tolist(), believed.tolist(), confidence.tolist(), strict=True)
-    writer.writerows((i, names[g], names[c], names[b], f"{s:.4f}") for i, (g, c, b, s) in enumerate(rows))
+    rows = zip(ids, given.tolist(), corrected.tolist(), believed.tolist(), confidence.tolist(), strict=True)
+    writer.writerows((i, names[g], names[c], names[b], f"{s:.4f}") for i, g, c, b, s in rows)
     return text.getvalue()
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from selc.core.turning import Turn
-from selc.data import DATASETS
+from selc.data import DATASETS, Bundle
 from selc.errors import RunFolderError
 from selc.methods import Method
 from selc.methods import create as create_method
@@ -25,12 +25,19 @@ from selc.train import Plan, Progress, Trainer
 from selc.types import EvalSet, Labels, Outcome, TrainSet, accuracies
 
 
-def execute(config: Config, out: Path | str, progress: Progress | None = None) -> RunFolder:
-    """Run a configuration into a new folder."""
-    job = _Job(config)
+def load(config: Config) -> Bundle:
+    """The data of a configuration."""
+    return DATASETS[config.data.name](**config.data.options)
+
+
+def execute(
+    config: Config, out: Path | str, progress: Progress | None = None, bundle: Bundle | None = None
+) -> RunFolder:
+    """Run a configuration into a new folder; ``bundle`` is its data, if that was loaded before."""
+    job = _Job(config, bundle)
     seed, bundle = config.train.seed, job.bundle
     noise = draw_noise(config.noise.name, bundle.labels, len(bundle.classes), seed, config.noise.options)
-    run = RunFolder.create(out, config, noise, bundle.labels, bundle.classes)
+    run = RunFolder.create(out, config, noise, bundle.true, bundle.classes, bundle.ids, bundle.digest)
     job.go(run, progress)
     return run
 
@@ -39,7 +46,7 @@ def resume(path: Path | str, progress: Progress | None = None) -> RunFolder:
     """Go on with a run that was interrupted; a finished one is left as it is."""
     run = RunFolder.open(path)
     config = run.config
-    if config.data == ARRAYS:
+    if config.data.name == ARRAYS:
         raise RunFolderError(
             f"{run.path} must be a run on data by name to be resumed here; it was started from Python with arrays, "
             "which are not in the folder. Call selc.fit with the same arguments and resume=True."
@@ -52,11 +59,11 @@ def resume(path: Path | str, progress: Progress | None = None) -> RunFolder:
 class _Job:
     """A configuration turned into objects: whatever is wrong with it shows before a folder is made."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, bundle: Bundle | None = None) -> None:
         self.config = config
         self.plan = config.train
         self.method = create_method(config.method.name, config.method.options)
-        self.bundle = DATASETS[config.data]()
+        self.bundle = bundle or load(config)
         Trainer(self.plan, self.net)
         with torch.device("meta"):
             self.plan.make_optimizer(self.method.build(self.net, len(self.bundle.classes)))
@@ -66,11 +73,22 @@ class _Job:
 
     def go(self, run: RunFolder, progress: Progress | None) -> None:
         """Train on the labels in the folder; what was saved there is not trained again."""
+        run.check_data(self.bundle.digest, len(self.bundle.labels))
         labels = Labels(run.given, len(self.bundle.classes))
         data = TrainSet(self.bundle.inputs, labels)
         fingerprint = self.config.fingerprint(digest_of(labels.hard))
         tests = self.bundle.tests
-        train_into(run, self.method, self.net, data, self.plan, tests=tests, fingerprint=fingerprint, progress=progress)
+        train_into(
+            run,
+            self.method,
+            self.net,
+            data,
+            self.plan,
+            tests=tests,
+            val=self.bundle.val,
+            fingerprint=fingerprint,
+            progress=progress,
+        )
 
 
 def train_into(

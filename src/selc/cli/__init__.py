@@ -1,0 +1,42 @@
+"""The command line. Heavy libraries are imported inside the commands, so that help answers at once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import selc
+from selc.cli.listing import list_
+from selc.cli.train import demo, resume, train
+
+app = typer.Typer(
+    help="Train on noisy labels; get a robust model and the corrected labels.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(demo)
+app.command()(train)
+app.command()(resume)
+app.command("list")(list_)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"selc {selc.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """The entry point of the command."""
+    app()

@@ -1,0 +1,68 @@
+"""What the commands share: how they speak of errors, and how they read settings."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from selc.errors import ConfigError, SelcError, unknown
+
+SECTIONS = ("data", "noise", "method", "net", "train")
+
+
+@contextmanager
+def speaking() -> Iterator[None]:
+    """An error that was raised on purpose is one sentence and exit code 2."""
+    try:
+        yield
+    except SelcError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+
+
+@contextmanager
+def resumable(folder: Path) -> Iterator[None]:
+    """An interrupt loses at most an epoch; say how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if (folder / "config.toml").exists():
+            print(f"\nInterrupted; every finished epoch is saved. Go on with: selc resume {folder}", file=sys.stderr)
+        raise typer.Exit(130) from None
+
+
+def from_file(config: Path | None) -> dict[str, Any]:
+    """The settings of a configuration file, or none."""
+    if config is None:
+        return {}
+    try:
+        return tomllib.loads(config.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"--config must be a readable TOML file; got {config}: {error}.") from None
+
+
+def choose(settings: dict[str, Any], section: str, name: str | None) -> None:
+    """Another name drops the options that the file gave to the old one."""
+    if name is not None and settings.get(section, {}).get("name") != name:
+        settings[section] = {"name": name}
+
+
+def assign(settings: dict[str, Any], assignment: str) -> None:
+    """Carry out one ``--set SECTION.NAME=VALUE``."""
+    path, equals, text = assignment.partition("=")
+    section, dot, key = path.strip().partition(".")
+    if not equals or not dot or not key:
+        raise ConfigError(f"--set must be SECTION.NAME=VALUE, such as method.alpha=0.8; got {assignment!r}.")
+    if section not in SECTIONS:
+        raise unknown("the section of --set", section, SECTIONS)
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()  # a bare word is a string
+    settings.setdefault(section, {})[key] = value
