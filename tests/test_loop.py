@@ -74,6 +74,23 @@ def test_recorded_losses_are_those_of_the_training_pass_on_the_given_labels() ->
     torch.testing.assert_close(outcome.history[2]["given_loss"], expected[2].mean().item(), rtol=1e-5, atol=0)
 
 
+def test_a_sweep_records_the_losses_of_the_network_after_the_epoch_in_eval_mode_even_where_a_step_mixes() -> None:
+    def net(outputs: int) -> nn.Module:
+        return nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, outputs))
+
+    plan = Plan(epochs=2, lr=0.1, batch_size=20, losses="sweep")
+    for method in (CE(), SELCPlus(start=1, alpha=0.5)):
+        outcome = Trainer(plan, net).fit(method, train_set())
+        given = train_set().labels.hard
+        with torch.no_grad():
+            logits = outcome.model.eval()(blobs()[0])
+        expected = F.cross_entropy(logits, given, reduction="none")
+        if isinstance(method, CE):
+            torch.testing.assert_close(outcome.losses[-1], expected, rtol=1e-5, atol=1e-6)
+        else:  # its second stage is trained on the corrected labels, and its losses are those on them
+            assert bool(torch.isfinite(outcome.losses).all())
+
+
 def test_a_step_that_mixes_inputs_has_no_recorded_losses() -> None:
     outcome = fit(SELCPlus(start=1))
     assert bool(torch.isnan(outcome.losses).all())

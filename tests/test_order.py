@@ -121,3 +121,16 @@ def test_every_row_is_as_likely_to_come_first_as_any_other() -> None:
     shard = deal(count, 0, 4)
     places = torch.stack([torch.tensor(order(shard, None, 0, epoch)).argsort() for epoch in range(epochs)]).double()
     assert float((places.mean(dim=0) - (count - 1) / 2).abs().max()) < 5 * count / (12 * epochs) ** 0.5
+
+
+def test_stratified_batches_have_their_share_of_every_class() -> None:
+    labels = torch.randint(5, (400,), generator=torch.Generator().manual_seed(0))
+    order = Order(deal(400, 0, 4), None, 0, labels, stratified=True)
+    batches = order.batches(0, 40, CPU)
+    assert torch.cat(batches).sort().values.tolist() == list(range(400))
+    expected = torch.bincount(labels) / 10
+    for batch in batches:
+        # each of the four shards is off by at most one row per class, at either end of the batch
+        assert bool(((torch.bincount(labels[batch], minlength=5) - expected).abs() <= 5).all())
+        assert len(torch.unique(labels[batch])) == 5
+    assert not torch.equal(batches[0], order.batches(1, 40, CPU)[0])

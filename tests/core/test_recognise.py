@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from selc.core.turning import Turn, Window, alpha_for, contested, gap, look, noise_rate, recognise, trust
+from selc.core.turning import Turn, Window, alpha_for, contested, gap, halving_time, look, noise_rate, recognise, trust
 
 
 def course(gaps: list[float], dispute: float = 0.4, fifth: float = 0.3) -> list[Window]:
@@ -85,7 +85,17 @@ def test_hard_data_are_not_taken_for_clean_ones_and_wrong_labels_not_for_none() 
 def test_alpha_is_the_papers_at_the_papers_scale_and_never_freezes_a_young_network() -> None:
     assert alpha_for(33) == pytest.approx(0.9, abs=0.001)
     assert 0.89 < alpha_for(40) < 0.93
-    assert alpha_for(1) == alpha_for(5) == 0.7
+    assert alpha_for(1, 0.4) == alpha_for(5, 0.4) == 0.8
+    assert alpha_for(2, 0.2, halving=8) == pytest.approx(0.5 ** (2 / 8))
+    assert alpha_for(2, 0.2, halving=2) == 0.7
+    assert alpha_for(2, 0.2, epochs_left=4) == pytest.approx(2**-0.5)
+
+
+def test_the_pace_of_memorisation_is_read_off_the_dispute() -> None:
+    first, last = Window(2.5, 1, 0.4, 0, 0), Window(6.5, 1, 0.1, 0, 0)
+    assert halving_time(first, last) == pytest.approx(2.0)  # a quarter of it in four epochs
+    assert halving_time(last, first) == math.inf
+    assert halving_time(first, first) == math.inf
     assert alpha_for(200) ** (200 / 5) == pytest.approx(0.5)
 
 

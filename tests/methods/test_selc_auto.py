@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from selc.core.turning import turning_point
+from selc.core.turning import Turn, turning_point
 from selc.data import ArrayInputs, digits, moons
 from selc.methods import CE, SELC, SELCPlus
-from selc.methods.selc import found
+from selc.methods.watch import found as maybe_found
 from selc.nets import create
 from selc.noise import draw_noise
 from selc.train import Plan, Trainer
@@ -20,6 +20,12 @@ from selc.types import Labels, Outcome, TrainSet
 from tests.toy import BrokenOffError, StopAfter, assert_same_bits, results
 
 EPOCHS = 12
+
+
+def found(history: list[dict[str, Any]]) -> Turn:
+    turn = maybe_found(history)
+    assert turn is not None
+    return turn
 
 
 def data_with(rate: float) -> TrainSet:
@@ -147,5 +153,5 @@ def test_wrong_words_get_their_sentence() -> None:
 def test_an_alpha_too_high_for_the_epochs_that_are_left_is_said_before_training() -> None:
     with pytest.warns(UserWarning, match=r"no label can change: with alpha 0.9 that takes 7 epochs .* 4 are left"):
         fit(SELC(start=8, alpha=0.9))
-    assert SELC(start=5, alpha=0.9).doubt(EPOCHS) is None  # 0.9^7 < 0.5
-    assert SELC(start=0, alpha=0.0).doubt(1) is None
+    assert SELC(start=5, alpha=0.9).check(data_with(0.4), EPOCHS, 16) is None  # 0.9^7 < 0.5
+    assert SELC(start=0, alpha=0.0).check(data_with(0.4), 1, 16) is None

@@ -8,6 +8,7 @@ import typer
 
 import selc
 from selc.cli.listing import list_
+from selc.cli.noise import app as noise_app
 from selc.cli.train import demo, resume, train
 
 app = typer.Typer(
@@ -20,6 +21,7 @@ app.command()(demo)
 app.command()(train)
 app.command()(resume)
 app.command("list")(list_)
+app.add_typer(noise_app, name="noise")
 
 
 def _version(asked: bool) -> None:

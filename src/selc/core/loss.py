@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from selc.core.store import Store
-from selc.core.turning import Turn, Watcher, alpha_for
+from selc.core.turning import Turn, Watcher, flips_within
 from selc.errors import ConfigError, InputError
 
 log = logging.getLogger("selc")
@@ -201,7 +201,8 @@ class SELCLoss(nn.Module):
         word = "no label is corrected"
         if turn.start is not None:
             self.start = float(epoch)
-            self.alpha = alpha_for(epoch, watcher.epochs - epoch) if self.alpha_given is None else self.alpha_given
+            suits = min(turn.alpha, flips_within(watcher.epochs - epoch))
+            self.alpha = suits if self.alpha_given is None else self.alpha_given
             word = f"correction starts with alpha {self.alpha:.2f}"
         log.warning("SELCLoss, epoch %g: %s (peak at %.1f); %s.", epoch, turn.reason, turn.peak, word)
 

@@ -60,8 +60,8 @@ DROP = 0.1  # fall of the gap below its maximum that confirms the peak
 PLATEAU = 0.05  # below its maximum the gap is as good as at it: the first epoch so near counts as the peak
 PATIENCE = 0.15  # of all epochs: no higher gap for so long confirms it too, and bounds what stepping back costs
 LATEST = 0.75  # of all epochs: by then SELC starts, peak or no peak
+LEAST_ALPHA = 0.7  # below, a network that is not mature is frozen
 HALVINGS = 5  # the weight of a given label halves so often within the time that it took to reach the peak
-LEAST_ALPHA = 0.7  # below, a network that is not mature is frozen: the gradient is alpha (p - t)
 SURE = 0.02  # dispute among the most confident fifth that cannot be told from none
 FEW = 0.15  # dispute among all that a good network has with hard samples alone
 
@@ -109,15 +109,29 @@ def look(losses: Tensor, agrees: Tensor, confidences: Tensor, epoch: int) -> Win
     return Window(epoch + 0.5, gap(losses), *shares)
 
 
-def alpha_for(time: float, epochs_left: float = math.inf) -> float:
+def alpha_for(time: float, dispute: float = 0.5, halving: float = math.inf, epochs_left: float = math.inf) -> float:
     """The momentum that suits a training which took ``time`` epochs to its turning point.
 
-    A given label loses half of its weight in time / 5 epochs: 0.9 at 33 epochs, the paper's own scale. If few epochs
-    are left, it loses it within half of them, so that labels can still change.
+    A given label loses half of its weight in time / 5 epochs: 0.9 at 33 epochs, the paper's own scale. A fast training
+    would freeze so (the gradient is alpha (p - t), and the network is young): there alpha is one less half of the share
+    in ``dispute``, as labels that are seldom contradicted weigh more, but such that a label's weight halves twice in
+    the time ``halving`` in which memorisation halves the dispute. With few epochs left it halves twice in those.
     """
-    by_time = max(math.exp2(-HALVINGS / max(time, 1e-9)), LEAST_ALPHA)
-    by_rest = math.exp2(-2.0 / max(epochs_left, 1e-9))
-    return min(by_time, by_rest)
+    in_time = min(1 - dispute / 2, math.exp2(-2 / max(halving, 1e-9)))
+    at_leisure = max(math.exp2(-HALVINGS / max(time, 1e-9)), in_time, LEAST_ALPHA)
+    return min(at_leisure, flips_within(epochs_left))
+
+
+def flips_within(epochs: float) -> float:
+    """The largest alpha with which a label loses half of its weight in half of so many epochs."""
+    return math.exp2(-2 / max(epochs, 1e-9))
+
+
+def halving_time(first: Window, last: Window) -> float:
+    """Epochs in which the dispute halves, at the pace between two windows; infinite if it does not fall."""
+    if not 0 < last.dispute < first.dispute:
+        return math.inf
+    return (last.clock - first.clock) * math.log(2) / math.log(first.dispute / last.dispute)
 
 
 def recognise(seen: list[Window], now: int, epochs: float) -> Turn | None:
@@ -147,7 +161,7 @@ def recognise(seen: list[Window], now: int, epochs: float) -> Turn | None:
         start, reason = float(now), "no peak in three quarters of the epochs, so SELC starts where it is"
     if after.dispute_fifth < SURE and seen[-1].dispute < FEW:
         start, reason = None, "there is nothing to correct"
-    alpha = 1.0 if start is None else alpha_for(start, epochs - start)
+    alpha = 1.0 if start is None else alpha_for(start, after.dispute, halving_time(top, seen[-1]), epochs - start)
     return Turn(top.clock, start, alpha, after.dispute, after.dispute_half, after.dispute_fifth, reason)
 
 

@@ -1,4 +1,4 @@
-"""The nine verbs of a method, and the registry. The defaults are plain cross entropy."""
+"""The verbs of a method, and the registry. The defaults are plain cross entropy."""
 
 from __future__ import annotations
 
@@ -46,6 +46,8 @@ class Method(nn.Module):
     """
 
     family: ClassVar[str] = "loss"
+    needs: ClassVar[str] = ""  # what must be given or estimated beside the labels: "noise rate", ...
+    cost: ClassVar[float] = 1.0  # time of a training relative to CE; measured in benchmarks/methods.py
     keeps_belief: ClassVar[bool] = False  # ``belief`` reads what the method keeps and needs no sweep
 
     def __init__(self) -> None:
@@ -86,8 +88,8 @@ class Method(nn.Module):
         """The labels that the method now believes, [N, C]; by default the network's probabilities."""
         return sweep()
 
-    def doubt(self, epochs: int) -> str | None:
-        """What the user should know before a training of ``epochs`` epochs begins; None if there is nothing."""
+    def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
+        """Raise before a training that cannot work; else what the user should know first, or None."""
         return None
 
     def fit(self, data: TrainSet, train: Train) -> Outcome:

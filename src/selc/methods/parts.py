@@ -46,6 +46,11 @@ class History(nn.Module):
         return torch.stack(rows).mean(0)
 
 
+def epochs_of(value: float, epochs: int) -> int:
+    """A time given as a share of the epochs (below 1), or as a number of them: published schedules fit short runs so."""
+    return round(value * epochs) if value < 1 else int(value)
+
+
 def cannot_flip(epochs_left: float, alpha: float) -> str | None:
     """A sentence if too few epochs are left for any label to change: its weight alpha^k stays above one half."""
     needed = math.ceil(math.log(0.5) / math.log(alpha)) if alpha > 0 else 1

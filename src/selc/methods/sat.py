@@ -36,7 +36,7 @@ class SAT(Method):
         target = self.store.ema(batch.index, detached_probs(self, outputs), self.alpha)
         return confidence_weights(target) * soft_cross_entropy(outputs, target)
 
-    def doubt(self, epochs: int) -> str | None:
+    def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
         return cannot_flip(epochs - self.start, self.alpha)
 
     def belief(self, sweep: Sweep) -> Store:

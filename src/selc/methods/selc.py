@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -17,12 +17,13 @@ from selc.core.loss import (
     soft_cross_entropy,
 )
 from selc.core.store import Store
-from selc.core.turning import Metric, Turn, Window, alpha_for, contested, look, recognise, trust, turning_point
+from selc.core.turning import Metric, Turn, alpha_for, contested, trust, turning_point
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Train, detached_probs
 from selc.methods.ce import CE
 from selc.methods.parts import cannot_flip, label_store, normalised
-from selc.types import Batch, Outcome, Seen, Sweep, TrainSet
+from selc.methods.watch import found, watch
+from selc.types import Batch, Outcome, Sweep, TrainSet
 
 
 @METHODS.register("selc")
@@ -76,7 +77,9 @@ class SELC(Method):
         loss = soft_cross_entropy(outputs, target)  # Eq. 6
         return confidence_weights(target) * loss if self.weighted else loss
 
-    def doubt(self, epochs: int) -> str | None:
+    def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
+        if self.start in ("auto", "pilot"):
+            return None
         start, alpha = self._numbers()
         return cannot_flip(epochs - start, alpha)
 
@@ -85,8 +88,9 @@ class SELC(Method):
 
     def fit(self, data: TrainSet, train: Train) -> Outcome:
         if self.start == "auto":
-            watched = train(CE(), data, stop=self.watch)
+            watched = train(CE(), data, stop=watch)
             turn = found(watched.history)
+            assert turn is not None  # by three quarters of the epochs there is one
             if turn.start is None:  # CE went on to the end: no label is changed
                 return replace(watched, target=label_store(data.labels))
             outcome = train(self._at(turn.start, turn.alpha), data, start_from=(watched, turn.start))
@@ -94,21 +98,11 @@ class SELC(Method):
             return replace(outcome, given=given, trust=self.trusted(turn, watched, outcome, given))
         if self.start == "pilot":
             pilot = train(CE(), data)
-            start = max(turning_point(pilot.losses, self.metric) - self.margin, 0)
-            return train(self._at(start, alpha_for(start)), data)
+            peak = turning_point(pilot.losses, self.metric)
+            start = max(peak - self.margin, 0)
+            dispute = (pilot.predictions[peak] != data.labels.hard.cpu())[pilot.predictions[peak] >= 0]
+            return train(self._at(start, alpha_for(start, float(dispute.float().mean()))), data)
         return train(self, data)
-
-    def watch(self, history: list[dict[str, Any]], seen: Seen, epochs: int) -> bool:
-        """Note how far apart the losses lie, and say whether the turning point has passed."""
-        if any("turning_point" in entry for entry in history):
-            return False  # there was nothing to correct
-        entry = history[-1]
-        entry["window"] = list(look(*seen, entry["epoch"]))  # a list, as it comes back from a file
-        turn = recognise([Window(*e["window"]) for e in history], len(history), epochs)
-        if turn is None:
-            return False
-        entry["turning_point"] = turn._asdict()
-        return turn.start is not None
 
     def trusted(self, turn: Turn, watched: Outcome, outcome: Outcome, given: Tensor) -> Tensor:
         """How far to trust a change of each label, [N], judged by the epoch after the peak, before memorisation."""
@@ -129,8 +123,3 @@ class SELC(Method):
     def _numbers(self) -> tuple[float, float]:
         start = self.start if not isinstance(self.start, str) else 0.0
         return start, self.alpha if not isinstance(self.alpha, str) else alpha_for(start)
-
-
-def found(history: list[dict[str, Any]]) -> Turn:
-    """The turning point that a watched training noted."""
-    return next(Turn(**entry["turning_point"]) for entry in history if "turning_point" in entry)

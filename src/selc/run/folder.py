@@ -73,7 +73,7 @@ class RunFolder:
             arrays["ids"] = np.array(ids, dtype=np.str_)
         write_whole(run.path / "noise.npz", lambda p: _save_npz(p, arrays))
         rate = None if true is None else float((true != noise.labels).double().mean())
-        about = {"rate": rate, "sha256": noise.digest, "data_sha256": digest}
+        about = {"rate": rate, "sha256": noise.digest, "data_sha256": digest, "facts": dict(noise.facts)}
         write_json(run.path / "noise.json", {**about, "transition_matrix": noise.matrix.tolist()})
         config.save(run.path / "config.toml")  # last: a folder with it is a run that can be resumed
         return run

@@ -8,19 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from selc.core.turning import Turn
 from selc.data import DATASETS, Bundle
 from selc.errors import RunFolderError
 from selc.methods import Method
 from selc.methods import create as create_method
+from selc.methods.watch import found
 from selc.nets import create as create_net
 from selc.noise import draw_noise
 from selc.noise.base import digest_of
 from selc.run.config import ARRAYS, Config
 from selc.run.estimates import estimates
 from selc.run.folder import RunFolder
+from selc.run.teacher import supply_for
 from selc.train import Plan, Progress, Trainer
 from selc.types import EvalSet, Labels, Outcome, TrainSet, accuracies
 
@@ -36,7 +37,9 @@ def execute(
     """Run a configuration into a new folder; ``bundle`` is its data, if that was loaded before."""
     job = _Job(config, bundle)
     seed, bundle = config.train.seed, job.bundle
-    noise = draw_noise(config.noise.name, bundle.labels, len(bundle.classes), seed, config.noise.options)
+    supply = supply_for(bundle, job.net, config.train, progress)
+    noise = draw_noise(config.noise.name, bundle.labels, len(bundle.classes), seed, config.noise.options, supply=supply)
+    job.check(noise.labels)
     run = RunFolder.create(out, config, noise, bundle.true, bundle.classes, bundle.ids, bundle.digest)
     job.go(run, progress)
     return run
@@ -70,6 +73,11 @@ class _Job:
 
     def net(self, outputs: int) -> nn.Module:
         return create_net(self.config.net.name, outputs, self.bundle.shape, self.config.net.options)
+
+    def check(self, given: Tensor) -> None:
+        """Refuse a method that cannot be trained on these labels."""
+        data = TrainSet(self.bundle.inputs, Labels(given, len(self.bundle.classes)))
+        self.method.check(data, self.plan.epochs, self.plan.batch_size)
 
     def go(self, run: RunFolder, progress: Progress | None) -> None:
         """Train on the labels in the folder; what was saved there is not trained again."""
@@ -129,7 +137,7 @@ def summarise(run: RunFolder, outcome: Outcome, plan: Plan, seconds: float) -> d
         "seconds_this_session": round(seconds, 3),
         "seconds_training": round(sum(e["seconds"] for e in run.history()), 3),
     }
-    turn = next((Turn(**e["turning_point"]) for e in run.history() if "turning_point" in e), None)
+    turn = found(run.history())
     if turn is not None:
         summary |= estimates(turn, outcome, given, len(run.classes))
     if true is not None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from selc.core.seeding import seed_of
 from selc.errors import TrainingError
 from selc.methods.base import Method
+from selc.methods.parts import Pair
 from selc.train.checkpoint import Checkpoint, pack, pack_optimizer, unpack, unpack_optimizer
 from selc.train.evaluate import Evaluator, TrainSweep
 from selc.train.order import Order, deal
@@ -73,6 +74,7 @@ class Stage:
         autocast = evaluator.autocast()
         if evaluator.images:
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        networks = [model] if not isinstance(model, Pair) else list(model.children())  # each is clipped on its own
         forward = cast(nn.Module, torch.compile(model)) if plan.compile else model
         optimizer = plan.make_optimizer(model)
         folder = self.checkpoint.folder / "records" if self.checkpoint else None
@@ -81,11 +83,15 @@ class Stage:
         seed = seed_of(plan.seed, self.number if self.begin is None else self.begin.outcome.stage)
         shard = deal(len(data), seed, plan.shards)
         shard_here = shard.to(device)
-        order = Order(shard, data.rows, seed)
+
+        def order_of(rows: Tensor | None) -> Order:
+            return Order(shard, rows, seed, data.labels.hard, plan.samples_per_epoch, plan.stratified)
+
+        order = order_of(data.rows)
         history, best = self.resume(optimizer)
         first = self.begin.epoch if self.begin else 0
 
-        rows = len(data) if data.rows is None else len(data.rows)
+        rows = order.samples
         if rows < plan.batch_size:
             self.progress.notice(f"batch_size {plan.batch_size} is more than the {rows} samples: one batch holds all.")
         self.progress.begin_stage(self.number, plan.epochs, first + len(history), rows)
@@ -102,7 +108,7 @@ class Stage:
             for group in optimizer.param_groups:
                 group["lr"] = rate
             chosen = method.select()
-            batches = (order if chosen is None else Order(shard, chosen, seed)).batches(epoch, plan.batch_size, device)
+            batches = (order if chosen is None else order_of(chosen)).batches(epoch, plan.batch_size, device)
             model.train()
             record.begin()
             losses: list[Tensor] = []
@@ -124,6 +130,9 @@ class Stage:
                 loss = step.loss.mean()
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
+                if plan.clip_norm:
+                    for network in networks:
+                        torch.nn.utils.clip_grad_norm_(network.parameters(), plan.clip_norm)
                 optimizer.step()
                 losses.append(loss.detach())
                 self.progress.advance(len(index))
@@ -136,6 +145,10 @@ class Stage:
                     f"rate ({plan.lr} now), or look for extreme values in the inputs."
                 )
             method.end_epoch(epoch, sweep)
+            if plan.losses == "sweep":
+                record.begin()
+                for outputs, index in evaluator.outputs(data.inputs, data.rows):
+                    record.note(method, outputs, data.labels.read(index), index)
             seconds = time.perf_counter() - began
             believed = method.belief(sweep).argmax() if method.keeps_belief else None
             kept = record.end(method, epoch, believed)

@@ -29,12 +29,16 @@ class Plan(BaseModel):
     schedule: Literal["constant", "step", "cosine"] = "step"
     milestones: list[int] = [40, 80]  # epochs after which the step schedule multiplies the rate by gamma
     gamma: float = Field(default=0.1, gt=0)
+    clip_norm: float = Field(default=0.0, ge=0)  # largest norm of the gradient of a network; 0: not clipped
+    samples_per_epoch: int = Field(default=0, ge=0)  # so many rows, balanced over the given classes; 0: all rows
+    stratified: bool = False  # every batch has about the same share of each given class
     shards: int = Field(default=8, ge=1)  # pieces in which the data are dealt; the order of the data depends on it
     seed: int = Field(default=0, ge=0)
     device: str = "auto"
     threads: int = Field(default=0, ge=0)  # of the CPU; 0 leaves torch's own number
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on a GPU that has it, else fp32
     compile: bool = False  # torch.compile: pays on long runs only
+    losses: Literal["training", "sweep"] = "training"  # recorded in the training pass, or in eval mode after each epoch
     pick: Literal["last", "best-val"] = "last"  # which epoch's network is the result
     val_fraction: float = Field(default=0.0, ge=0, lt=1)  # held out of the noisy training set
 

@@ -51,6 +51,7 @@ class Trainer:
         """The whole training of a method."""
         self.stages = 0
         data = self._hold_out(data.to(self.device))
+        method.check(data, self.plan.epochs, self.plan.batch_size)
         devices = [self.device] if self.device.type == "cuda" else []
         threads = torch.get_num_threads()
         torch.set_num_threads(self.plan.threads or threads)
@@ -97,7 +98,7 @@ class Trainer:
         if checkpoint is not None and saved is not None and saved[1]["finished"]:
             remembered = _remembered(*saved, model, data, checkpoint, number)
             return remembered if begin is None else begin.joined(remembered)
-        if (doubt := method.doubt(plan.epochs)) is not None and saved is None:
+        if (doubt := method.check(data, plan.epochs, plan.batch_size)) is not None and saved is None:
             self.progress.notice(doubt)
         stage = Stage(
             number,
