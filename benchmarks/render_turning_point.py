@@ -12,8 +12,13 @@ from typing import Any
 from selc.files import write_text
 
 RESULTS = Path(__file__).parent / "results" / "turning_point.jsonl"
-GRID = {"digits": 40, "features": 9}  # fixed pairs of a whole cell
-PLAN = {"digits": 60, "features": 30, "features-all": 30}  # epochs
+LIST = ("digits", "features", "features-all")  # what the constants of the rule were set on; the others were not seen
+GRID = defaultdict(lambda: 9, digits=40)  # fixed pairs of a whole cell
+PLAN = defaultdict(lambda: 30, digits=60)  # epochs
+OTHERS = (
+    "On data that were not looked at while the constants were set (tables of the KEEL repository; `pixels` are 5,000 "
+    "CIFAR-10 images with a small convolutional network; one seed; 30 epochs):"
+)
 Line = dict[str, Any]
 Cell = dict[str, list[Line]]  # method -> lines, one per seed (fixed: one per seed and pair)
 
@@ -30,7 +35,7 @@ def hindsight(cell: Cell, data: str) -> dict[int, float]:
     by_seed: dict[int, list[Line]] = defaultdict(list)
     for line in cell.get("fixed", []):
         by_seed[line["seed"]].append(line)
-    whole = {seed: pairs for seed, pairs in by_seed.items() if len(pairs) == GRID.get(data)}
+    whole = {seed: pairs for seed, pairs in by_seed.items() if len(pairs) == GRID[data]}
     return {seed: max(pairs, key=lambda p: float(p["choose"]))["score"] for seed, pairs in whole.items()}
 
 
@@ -88,9 +93,9 @@ def targets(grouped: dict[tuple[str, float, str], Cell]) -> list[str]:
                 f"worst {100 * worst[0][1]:+.1f} ({', '.join(map(str, worst[0][0]))}), "
                 f"{sum(v < -0.03 for v in values)} more than 3 below |"
             )
-    harmed = [line for line in auto if line["right"] < 1 - line["rate"] - 1e-9]
+    harmed = [line for line in auto if line["right"] < 1 - line["rate"] - 1e-6]
     lines.append(f"| right labels never fewer after than before | fewer in {len(harmed)} of {len(auto)} trainings |")
-    forty = [line["right"] for line in auto if line["noise"] == "symmetric 0.4"]
+    forty = [line["right"] for line in auto if line["noise"] == "symmetric 0.4" and line["data"] == "digits"]
     if forty:
         lines.append(
             f"| digits, 40 % symmetric: at least 90 % right after | {percent(min(forty))} in the worst training |"
@@ -110,7 +115,7 @@ def targets(grouped: dict[tuple[str, float, str], Cell]) -> list[str]:
             "| clean labels: at most 0.5 point below CE, fewer than 0.5 % of labels changed | "
             f"mean {100 * statistics.mean(loss):+.2f}, worst {100 * min(loss):+.1f}; {100 * changed:.2f} % changed |"
         )
-    for kind in ("digits", "features"):
+    for kind in sorted({line["data"].removesuffix("-all") for line in auto}):
         mine = [line for line in auto if line["data"].startswith(kind)]
         if mine:
             error = statistics.mean(abs(line["found_noise_rate"] - line["rate"]) for line in mine)
@@ -119,13 +124,43 @@ def targets(grouped: dict[tuple[str, float, str], Cell]) -> list[str]:
                 f"| noise rate on {kind}: within 5 points on average, interval covers 80 % | "
                 f"{100 * error:.1f} points, {covered} of {len(mine)} covered |"
             )
+    if bound := pair_flips(grouped):
+        lines.append(bound)
     cost = [line["epochs"] / PLAN[line["data"]] for line in auto]
     lines.append(f"| cost at most 1.25 times CE | {max(cost):.2f} times the epochs in the worst training |")
     return lines
 
 
+def pair_flips(grouped: dict[tuple[str, float, str], Cell]) -> str | None:
+    """What the 40 and 60 % pair flips allow together.
+
+    With 60 %, most samples of a pattern carry the next class: the same data as 40 % with the classes renamed. So
+    whatever a rule does that sees only data, its accuracies on the two add up to about 100 % (what one gains by
+    following the majority the other loses), while hindsight chooses for each what suits it.
+    """
+    sums: dict[str, list[float]] = {"hindsight": [], "auto": []}
+    for (data, lr, noise), cell in grouped.items():
+        if noise != "pair 0.4" or (data, lr, "pair 0.6") not in grouped:
+            continue
+        other = grouped[data, lr, "pair 0.6"]
+        best, best_other = hindsight(cell, data), hindsight(other, data)
+        for seed in best.keys() & best_other.keys():
+            sums["hindsight"].append(best[seed] + best_other[seed])
+            mine = [line["score"] for c in (cell, other) for line in c.get("auto", []) if line["seed"] == seed]
+            sums["auto"].append(sum(mine))
+    if not sums["auto"]:
+        return None
+    of = {name: 100 * statistics.mean(values) for name, values in sums.items()}
+    return (
+        "| (40 and 60 % pair flips are the same data with the classes renamed: no rule that sees only the data can "
+        f"have more than 100 % in sum) | accuracies in sum: hindsight {of['hindsight']:.1f}, auto {of['auto']:.1f} |"
+    )
+
+
 def page(lines: list[Line]) -> str:
     grouped = cells(lines)
+    listed = {key: cell for key, cell in grouped.items() if key[0] in LIST}
+    others = {key: cell for key, cell in grouped.items() if key[0] not in LIST}
     commits = sorted({str(line.get("commit")) for line in lines})
     head = [
         "# Turning point",
@@ -137,8 +172,9 @@ def page(lines: list[Line]) -> str:
         "M1 less 10 epochs, alpha 0.9. Symmetric noise may draw the true class. `features` are 10,000 rows, "
         "`features-all` 50,000. Percentages; means over seeds.",
         "",
-        *targets(grouped),
+        *targets(listed),
         "",
+        *([] if not others else [OTHERS, "", *targets(others), ""]),
         "| data | rate | noise | CE | paper | auto | hindsight | auto - hindsight | right before | after | by argmax "
         "| changed | wrong | estimated | cost |",
         "|" + "---|" * 15,

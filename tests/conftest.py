@@ -9,6 +9,32 @@ import torch
 MAY_SKIP = {
     "tests/test_gpu.py::test_a_gpu_trains_to_the_same_accuracy_as_the_cpu": "needs a GPU",
     "tests/test_gpu.py::test_mixed_precision_on_a_gpu_records_finite_losses": "needs a GPU",
+    "tests/test_embed.py::test_a_linear_probe_on_500_real_images_is_far_above_chance": "needs real data (SELC_DATA)",
+    **dict.fromkeys(
+        (
+            f"tests/nets/test_published.py::test_{name}"
+            for name in (
+                "outputs_equal_those_of_the_published_network",
+                "torchvision_is_asked_for_weights_in_its_own_words",
+                "timm_is_asked_for_weights_in_its_own_words",
+            )
+        ),
+        "needs torchvision and timm",
+    ),
+    **dict.fromkeys(
+        (
+            f"tests/data/test_real_data.py::test_{name}"
+            for name in (
+                "cifar10_has_its_published_sizes_classes_mean_and_deviation",
+                "images_and_labels_of_cifar10_belong_together",
+                "labels_beside_the_clean_ones_are_as_wrong_as_published",
+                "features_and_labels_of_cifar10_belong_together",
+                "mnist_and_fashion_mnist_have_their_published_counts_mean_and_deviation",
+                "original_pixels_of_cifar10_are_close_to_the_lossy_ones_in_the_same_order",
+            )
+        ),
+        "needs real data (SELC_DATA)",
+    ),
 }
 
 torch.set_num_threads(1)  # two workers on two cores: threads would only wait for each other

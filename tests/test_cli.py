@@ -65,7 +65,7 @@ def test_every_option_of_the_readme_reaches_the_configuration(tmp_path: Path) ->
     config = RunFolder.open(out).config
     plan = config.train
     assert (config.method.name, config.method.options) == ("gce", {"q": 0.5})
-    assert config.noise.options == {"rate": 0.4, "include_true": True}
+    assert config.noise.options == {"rate": 0.4, "include_true": True, "exact": True}
     assert (plan.epochs, plan.lr, plan.batch_size, plan.seed) == (2, 0.03, 50, 7)
     assert (plan.optimizer, plan.schedule, plan.pick, plan.val_fraction) == ("AdamW", "cosine", "best-val", 0.1)
     assert "the best on the validation set" in result.stdout

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -14,6 +16,7 @@ from rich.progress import Progress as Bars
 from rich.table import Column
 from rich.text import Text
 
+from selc.data.progress import reporting
 from selc.run import Config, RunFolder
 from selc.run.estimates import warnings_of
 from selc.train import Progress
@@ -84,6 +87,31 @@ class Screen(Progress):
         self.console.print(f"note: {text}", highlight=False, soft_wrap=True)
 
 
+@contextmanager
+def reading() -> Iterator[None]:
+    """Show how far the reading of data has come, if it takes a while."""
+    console = Console(stderr=True)
+    with Bars(
+        TextColumn("reading the data"),
+        BarColumn(bar_width=16),
+        TextColumn("{task.completed:,}/{task.total:,}"),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    ) as bars:
+        task: TaskID | None = None
+
+        def show(done: int, total: int) -> None:
+            nonlocal task
+            if task is None:
+                task = bars.add_task("", total=total)
+            bars.update(task, completed=done, total=total)
+
+        with reporting(show):
+            yield
+
+
 class _Rate(ProgressColumn):
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
@@ -110,11 +138,11 @@ def describe_turn(turn: dict[str, Any]) -> str:
 def show_config(config: Config, folder: Path) -> None:
     """What will be done, before it is."""
     plan = config.train
-    noise = config.noise.name
+    noise, data = config.noise.name, config.data.options.get("path", config.data.name)
     if "rate" in config.noise.options:
         noise += f" {config.noise.options['rate']:.0%}"
     print(
-        f"{config.data.name}, noise {noise}; {config.method.name} with {config.net.name}, {plan.epochs} epochs, "
+        f"{data}, noise {noise}; {config.method.name} with {config.net.name}, {plan.epochs} epochs, "
         f"batch {plan.batch_size}, {plan.optimizer} lr {plan.lr:g} {plan.schedule}, seed {plan.seed} -> {folder}",
         file=sys.stderr,
     )

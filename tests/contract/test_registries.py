@@ -1,66 +1,82 @@
-"""What every registered network, noise model and dataset promises."""
+"""What every registered noise model and dataset promises; networks have theirs in tests/nets/test_networks.py."""
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
-from torch import nn
 
-from selc.data import DATASETS, RECIPES
-from selc.nets import NETS, create
-from selc.noise import NOISES, draw_noise
+from selc.data import DATASETS, RECIPES, Bundle
+from selc.errors import SelcError
+from selc.nets import NETS
+from selc.noise import NOISES, Noise, draw_noise
+from selc.registry import Registry
 from selc.run import Config
+from tests.data.miniatures import MAKERS
+from tests.noise.bounds import classes_of, example_options, labels_for, suppliers
+from tests.own_data.miniature import options_for
 
-SHAPE = (3, 16, 16)
-
-
-@pytest.mark.parametrize("name", NETS)
-def test_a_network_maps_a_batch_to_outputs_and_keeps_features_and_head_apart(name: str) -> None:
-    net = create(name, 7, SHAPE)
-    x = torch.randn(2, *SHAPE)
-    assert net(x).shape == (2, 7)
-    assert net.eval()(x[:1]).shape == (1, 7)
-    features, head = net.get_submodule("features"), net.get_submodule("head")
-    assert isinstance(head, nn.Linear)
-    torch.testing.assert_close(head(features(x)), net(x))
-
-
-@pytest.mark.parametrize("name", NETS)
-def test_every_parameter_of_a_network_gets_a_gradient(name: str) -> None:
-    net = create(name, 7, SHAPE)
-    net(torch.randn(4, *SHAPE)).square().sum().backward()
-    assert all(p.grad is not None and bool((p.grad != 0).any()) for p in net.parameters())
+SEEDLESS = {"none", "seal", "file"}  # they draw nothing
 
 
 @pytest.mark.parametrize("name", NOISES)
-def test_noise_is_a_function_of_its_seed_and_reports_what_it_did(name: str) -> None:
-    labels = torch.arange(400) % 5
-    noise = draw_noise(name, labels, 5, 0, {})
-    assert torch.equal(noise.labels, draw_noise(name, labels, 5, 0, {}).labels)
+def test_noise_is_a_function_of_its_seed_and_reports_what_it_did(name: str, tmp_path: Path) -> None:
+    labels, C = labels_for(name), classes_of(name)
+    before = labels.clone()
+    options = example_options(name, C)
+    if name == "file":
+        np.save(tmp_path / "labels.npy", labels.roll(1).numpy())
+        options = {"path": str(tmp_path / "labels.npy")}
+
+    def draw(seed: int) -> Noise:
+        return draw_noise(name, labels, C, seed, options, supply=suppliers(labels, C))
+
+    noise = draw(0)
+    assert torch.equal(noise.labels, draw(0).labels)
     assert noise.labels.shape == labels.shape
-    assert 0 <= int(noise.labels.min()) <= int(noise.labels.max()) < 5
+    assert 0 <= int(noise.labels.min()) <= int(noise.labels.max()) < C
     assert noise.rate == (noise.labels != labels).double().mean().item()
-    torch.testing.assert_close(noise.matrix.sum(1), torch.ones(5, dtype=torch.float64))
-    for true in range(5):
-        for given in range(5):
-            share = ((labels == true) & (noise.labels == given)).sum() / (labels == true).sum()
-            assert noise.matrix[true, given].item() == pytest.approx(share.item())
-    assert torch.equal(labels, torch.arange(400) % 5), "the labels handed in must not change"
-    if name != "none":
-        assert not torch.equal(noise.labels, draw_noise(name, labels, 5, 1, {}).labels)
+    counts = torch.zeros(C, C, dtype=torch.float64)
+    counts.index_put_((labels, noise.labels), torch.ones(len(labels), dtype=torch.float64), accumulate=True)
+    torch.testing.assert_close(noise.matrix, counts / counts.sum(1, keepdim=True))
+    assert torch.equal(labels, before), "the labels handed in must not change"
+    if name not in SEEDLESS:
+        assert not torch.equal(noise.labels, draw(1).labels)
+
+
+def load_small(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Bundle:
+    """A dataset from a miniature in its official layout, or from a small one of the user's own."""
+    monkeypatch.setenv("SELC_DATA", str(folder))
+    monkeypatch.setenv("SELC_CACHE", str(folder / "cache"))
+    if name in MAKERS:
+        MAKERS[name](folder)
+    return DATASETS[name](**options_for(name, folder))
 
 
 @pytest.mark.parametrize("name", DATASETS)
-def test_a_dataset_brings_finite_inputs_labels_for_all_classes_and_a_test_set(name: str) -> None:
-    bundle = DATASETS[name]()
-    x = next(iter(bundle.inputs.stream([torch.arange(8)], None)))
-    assert x.shape == (8, *bundle.shape)
-    assert bool(torch.isfinite(x).all())
+def test_a_dataset_brings_finite_inputs_labels_for_all_classes_and_a_test_set(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name == "hub" and find_spec("datasets") is None:
+        with pytest.raises(SelcError, match="pip install"):
+            DATASETS[name](path=str(tmp_path))
+        return
+    bundle = load_small(name, tmp_path, monkeypatch)
+    for seed in (None, 1):
+        x = next(iter(bundle.inputs.stream([torch.arange(4)], seed)))
+        assert x.shape == (4, *bundle.shape)
+        assert x.dtype == torch.float32
+        assert bool(torch.isfinite(x).all())
     assert len(bundle.inputs) == len(bundle.labels)
     assert bundle.labels.unique().tolist() == list(range(len(bundle.classes)))
     assert bundle.tests
     for test in bundle.tests.values():
         assert len(test.inputs) == len(test.labels)
+    assert bundle.ids is None or len(bundle.ids) == len(bundle.labels)
+    assert bundle.true is None or len(bundle.true) == len(bundle.labels)
 
 
 @pytest.mark.parametrize("name", DATASETS)
@@ -73,6 +89,6 @@ def test_the_settings_that_suit_a_dataset_are_valid(name: str) -> None:
 
 @pytest.mark.parametrize("registry", [NETS, NOISES, DATASETS])
 def test_each_entry_says_in_one_line_what_it_is(registry: object) -> None:
-    assert isinstance(registry, type(NETS))
+    assert isinstance(registry, Registry)
     for name in registry:
         assert len(registry.describe(name)) > 10, name

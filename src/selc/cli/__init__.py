@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import selc
+from selc.cli.embed import embed
 from selc.cli.listing import list_
 from selc.cli.noise import app as noise_app
 from selc.cli.train import demo, resume, train
@@ -20,6 +21,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(train)
 app.command()(resume)
+app.command()(embed)
 app.command("list")(list_)
 app.add_typer(noise_app, name="noise")
 

@@ -47,6 +47,29 @@ def from_file(config: Path | None) -> dict[str, Any]:
         raise ConfigError(f"--config must be a readable TOML file; got {config}: {error}.") from None
 
 
+def data_of(data: str, settings: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    """The section of the data: a dataset by name, or what lies at a path; options that were given are on top."""
+    from selc.data import DATASETS
+    from selc.data.own import choice_for
+    from selc.registry import keyword_options
+
+    given = {key: value for key, value in options.items() if value is not None}
+    before = settings.get("data", {})
+    if data in DATASETS:
+        known = keyword_options(DATASETS[data])
+        for key in given:
+            if key not in known:
+                flag = "--data" if key == "root" else "--" + key.replace("_", "-")
+                raise ConfigError(f"{flag} is for data that have such a thing; got it with {data!r}. Leave it out.")
+        kept = before if isinstance(before, dict) and before.get("name") == data else {}
+        return {**kept, "name": data, **given}
+    path = Path(data).expanduser()
+    if path.exists() or len(path.parts) > 1 or path.suffix:
+        given.pop("root", None)
+        return choice_for(data, **given)
+    raise unknown("data", data, DATASETS)
+
+
 def choose(settings: dict[str, Any], section: str, name: str | None) -> None:
     """Another name drops the options that the file gave to the old one."""
     if name is not None and settings.get(section, {}).get("name") != name:

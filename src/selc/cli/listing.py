@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from selc.cli.common import speaking
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 class Kind(StrEnum):
@@ -36,11 +39,42 @@ def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
             Kind.DATASETS: DATASETS,
         }
         registry = registries[kind]
+        if kind is Kind.DATASETS:
+            Console().print(_datasets())
+            return
         table = Table(box=None, pad_edge=False)
         table.add_column("name", style="bold", no_wrap=True)
         table.add_column("what it is")
+        if kind is Kind.METHODS:
+            for column in ("family", "needs", "time of CE"):
+                table.add_column(column)
         table.add_column("options")
         for name in registry:
             options = ", ".join(f"{k}={v}" for k, v in registry.defaults(name).items())
-            table.add_row(name, registry.describe(name), options)
+            row = [name, registry.describe(name)]
+            if kind is Kind.METHODS:
+                method = METHODS[name]
+                row += [method.family, method.needs or "-", f"{method.cost:.1f} x"]  # type: ignore[attr-defined]
+            table.add_row(*row, options)
         Console().print(table)
+
+
+def _datasets() -> Table:
+    """The paper's Table 7 for the published sets, and the forms of own data."""
+    from rich.table import Table
+
+    from selc.data import DATASETS, FACTS
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("name", style="bold", no_wrap=True)
+    table.add_column("what it is")
+    for column in ("train", "val", "test", "classes", "input", "wrong %"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for name in DATASETS:
+        facts = FACTS.get(name)
+        cells = ["-"] * 6
+        if facts is not None:
+            counts = [f"{count:,}" if count else "-" for count in (facts.train, facts.val, facts.test, facts.classes)]
+            cells = [*counts, facts.size, facts.noise]
+        table.add_row(name, DATASETS.describe(name), *cells)
+    return table

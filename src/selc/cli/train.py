@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from selc.cli.common import assign, choose, from_file, resumable, speaking
+from selc.cli.common import assign, choose, data_of, from_file, resumable, speaking
 from selc.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,7 +28,23 @@ def demo(
 
 
 def train(
-    data: Annotated[str, typer.Argument(help="A dataset by name: see `selc list datasets`.")],
+    data: Annotated[
+        str, typer.Argument(help="Your folder, table or .npz file, or a dataset by name: see `selc list datasets`.")
+    ],
+    root: Annotated[
+        str | None, typer.Option("--data", metavar="FOLDER", help="Where datasets by name lie. (default: $SELC_DATA)")
+    ] = None,
+    test: Annotated[str | None, typer.Option(help="Your test set, of the same form as the data.")] = None,
+    val: Annotated[str | None, typer.Option(help="Your validation set, of the same form as the data.")] = None,
+    label_column: Annotated[str | None, typer.Option(help="Column of a table that holds the labels.")] = None,
+    id_column: Annotated[str | None, typer.Option(help="Column of a table that names the samples.")] = None,
+    skip_bad: Annotated[
+        bool | None, typer.Option("--skip-bad", help="Go on without samples that cannot be read.")
+    ] = None,
+    labels: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Train on the labels that this finished run corrected.")
+    ] = None,
+    soft: Annotated[bool, typer.Option("--soft", help="With --labels: on its soft targets.")] = False,
     method: Annotated[str | None, typer.Option(help="See `selc list methods`. (default: selc)")] = None,
     net: Annotated[str | None, typer.Option(help="See `selc list nets`. (default: what suits the data)")] = None,
     noise: Annotated[str | None, typer.Option(help="See `selc list noise`. (default: none)")] = None,
@@ -51,7 +67,10 @@ def train(
     """Train a method on a dataset; write model, corrected labels and history to a run folder."""
     with speaking():
         settings = from_file(config)
-        settings["data"] = data
+        own = {"root": root, "test": test, "val": val, "label_column": label_column, "id_column": id_column}
+        settings["data"] = data_of(data, settings, {**own, "skip_bad": skip_bad})
+        if labels is not None:
+            settings["labels"] = {"path": labels, "kind": "soft" if soft else "hard"}
         choose(settings, "method", method)
         choose(settings, "net", net)
         choose(settings, "noise", noise)
@@ -77,13 +96,17 @@ def train(
             assign(settings, assignment)
 
         from selc.run import Config, execute
-        from selc.screen import Screen, show_config
+        from selc.run.job import load
+        from selc.screen import Screen, reading, show_config
 
-        resolved = Config.resolve(settings)
-        folder = out or _free_folder(f"{resolved.data.name}-{resolved.method.name}")
+        resolved = Config.resolve(settings)  # says what is wrong before the data are read
+        with reading():
+            bundle = load(resolved)
+        resolved = Config.resolve(settings, bundle.recipe)
+        folder = out or _free_folder(f"{_short_name(data)}-{resolved.method.name}")
         show_config(resolved, folder)
         with resumable(folder), Screen() as screen:
-            run = execute(resolved, folder, screen)
+            run = execute(resolved, folder, screen, bundle)
         _show(run)
 
 
@@ -99,6 +122,10 @@ def resume(run: Annotated[Path, typer.Argument(help="Folder of a run that was in
         with resumable(run), Screen() as screen:
             folder = resume_run(run, screen)
         _show(folder)
+
+
+def _short_name(data: str) -> str:
+    return Path(data).expanduser().resolve().stem if Path(data).exists() else data
 
 
 def _free_folder(name: str) -> Path:

@@ -171,7 +171,8 @@ def noise_rate(turn: Turn, samples: int) -> tuple[float, float, float]:
     At the turning point a confident network disputes wrong labels, an unsure one also those of hard samples. So the
     truth lies between the dispute among the most confident fifth (which misses noise that falls on hard samples) and
     that among all (which counts what is merely hard), each widened by two standard errors. The estimate is halfway
-    between the more confident half and all; where there was nothing to correct, that of the half.
+    between the more confident half and all. The less the surest are contradicted, the more of the dispute elsewhere is
+    hardness, and the nearer the estimate is to that of the half; it is that where there was nothing to correct.
     """
 
     def error(share: float, count: float) -> float:
@@ -179,7 +180,8 @@ def noise_rate(turn: Turn, samples: int) -> tuple[float, float, float]:
 
     low = 0.0 if turn.dispute_fifth < SURE else turn.dispute_fifth - error(turn.dispute_fifth, 0.2 * samples)
     high = turn.dispute + error(turn.dispute, samples)
-    rate = turn.dispute_half if turn.start is None else (turn.dispute_half + turn.dispute) / 2
+    beyond = 0.0 if turn.start is None else min(1.0, turn.dispute_fifth / SURE) / 2
+    rate = turn.dispute_half + beyond * (turn.dispute - turn.dispute_half)
     return rate, max(low, 0.0), min(high, 1.0)
 
 

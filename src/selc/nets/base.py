@@ -1,15 +1,49 @@
-"""The registry of networks."""
+"""The registry of networks, and what they share: features and a head, apart."""
 
 from __future__ import annotations
 
+import functools
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import nn
 
+from selc.errors import ConfigError
+from selc.nets import own
 from selc.registry import Registry
 
-NETS: Registry[Callable[..., nn.Module]] = Registry("net")
+Builder = Callable[..., nn.Module]
+
+
+class NetRegistry(Registry[Builder]):
+    """Networks by name; ``import:package.module:attribute`` names one of the user's own."""
+
+    def __getitem__(self, name: str) -> Builder:
+        if own.is_path(name):
+            return functools.partial(own.build, name)
+        try:
+            return super().__getitem__(name)
+        except ConfigError as error:
+            if ":" not in name and "." not in name:
+                raise
+            raise ConfigError(f"{error} A network of your own is import:package.module:attribute.") from None
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or (isinstance(name, str) and own.is_path(name))
+
+    def describe(self, name: str) -> str:
+        return own.describe(name) if own.is_path(name) else super().describe(name)
+
+    def defaults(self, name: str) -> dict[str, Any]:
+        return {} if own.is_path(name) else super().defaults(name)
+
+    def checked(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        return own.checked(name, options) if own.is_path(name) else super().checked(name, options)
+
+
+NETS = NetRegistry("net")
+SMALLEST: dict[str, int] = {}  # least height and width in pixels; networks for any shape are not in it
 
 
 def create(
@@ -18,5 +52,42 @@ def create(
     shape: tuple[int, ...] = (3, 32, 32),
     options: Mapping[str, Any] | None = None,
 ) -> nn.Module:
-    """A fresh network for inputs of ``shape``, without the batch dimension."""
-    return NETS[name](num_classes, shape, **NETS.checked(name, options or {}))
+    """A fresh network for inputs of ``shape``, without the batch dimension.
+
+    ``name`` is a registered one, or ``import:package.module:attribute`` for a network of your own.
+    """
+    if num_classes < 1:
+        raise ConfigError(f"num_classes must be at least 1; got {num_classes}.")
+    return NETS[name](num_classes, tuple(shape), **NETS.checked(name, options or {}))
+
+
+def image_net(name: str, smallest: int) -> Callable[[Builder], Builder]:
+    """Register a network for images of at least ``smallest`` pixels a side; other inputs get an error."""
+
+    def register(builder: Builder) -> Builder:
+        @functools.wraps(builder)
+        def build(num_classes: int, shape: tuple[int, ...], **options: Any) -> nn.Module:
+            check_images(f"net {name!r}", shape, smallest)
+            return builder(num_classes, shape, **options)
+
+        SMALLEST[name] = smallest
+        return NETS.register(name)(build)
+
+    return register
+
+
+def check_images(what: str, shape: tuple[int, ...], smallest: int) -> None:
+    """Complain if inputs of ``shape`` are not images of at least ``smallest`` pixels a side."""
+    side = min(shape[1:]) if len(shape) == 3 else 0
+    if side >= smallest:
+        return
+    instead = next((name for name in ("resnet18", "cnn") if SMALLEST.get(name, smallest) <= side), "mlp")
+    raise ConfigError(
+        f"{what} needs images [channels, height, width] of at least {smallest} x {smallest}; "
+        f"got inputs of shape {list(shape)}. Use --net {instead}."
+    )
+
+
+def join(features: nn.Module, head: nn.Linear) -> nn.Module:
+    """A network of two plain parts: ``features`` -> [B, D], then ``head`` -> [B, C]."""
+    return nn.Sequential(OrderedDict(features=features, head=head))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 
 from torch import nn
 
-from selc.errors import ConfigError
-from selc.nets.base import NETS
+from selc.nets.base import NETS, image_net, join
 
 
 @NETS.register("mlp")
@@ -19,17 +17,12 @@ def mlp(num_classes: int, shape: tuple[int, ...], *, hidden: tuple[int, ...] = (
     for size in hidden:
         layers += [nn.Linear(width, size), nn.ReLU()]
         width = size
-    return nn.Sequential(OrderedDict(features=nn.Sequential(*layers), head=nn.Linear(width, num_classes)))
+    return join(nn.Sequential(*layers), nn.Linear(width, num_classes))
 
 
-@NETS.register("cnn")
+@image_net("cnn", smallest=4)
 def cnn(num_classes: int, shape: tuple[int, ...], *, width: int = 32) -> nn.Module:
     """Three blocks of 3 x 3 convolution, batch norm and ReLU; takes images of 4 pixels and more."""
-    if len(shape) != 3 or min(shape[1:]) < 4:
-        raise ConfigError(
-            f"net 'cnn' needs images [channels, height, width] of at least 4 x 4; got inputs of shape "
-            f"{list(shape)}. Use --net mlp."
-        )
     layers: list[nn.Module] = []
     channels = shape[0]
     for stage, size in enumerate((width, 2 * width, 4 * width)):
@@ -40,4 +33,4 @@ def cnn(num_classes: int, shape: tuple[int, ...], *, width: int = 32) -> nn.Modu
         ]
         channels = size
     layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
-    return nn.Sequential(OrderedDict(features=nn.Sequential(*layers), head=nn.Linear(channels, num_classes)))
+    return join(nn.Sequential(*layers), nn.Linear(channels, num_classes))

@@ -1,16 +1,21 @@
-"""One call for whoever has arrays or a dataset in Python."""
+"""One call for whoever has arrays, a DataFrame or a dataset in Python."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from selc.data import ArrayInputs, DatasetInputs, Recipe
+from selc.data.datasets import labels_of
+from selc.data.frames import frame_numbers, is_frame, split_frame
+from selc.data.labels import bad_labels, class_names, encode, tidied
 from selc.errors import ConfigError, InputError
 from selc.methods import METHODS, Method
 from selc.methods import create as create_method
@@ -28,37 +33,41 @@ Net = str | nn.Module | Callable[[int], nn.Module]
 
 def fit(
     x: Any,
-    labels: Any,
+    labels: Any = None,
     *,
     method: str | Method = "selc",
     options: Mapping[str, Any] | None = None,
-    net: Net = "mlp",
+    net: Net | None = None,
     net_options: Mapping[str, Any] | None = None,
     num_classes: int | None = None,
-    tests: Mapping[str, tuple[Any, Any]] | None = None,
-    val: tuple[Any, Any] | None = None,
+    tests: Mapping[str, Any] | None = None,
+    val: Any = None,
     out: Path | str | None = None,
     resume: bool = False,
     progress: Progress | None = None,
     **train: Any,
 ) -> Outcome:
-    """Train on ``x`` [N, ...] with noisy integer ``labels`` [N]; get the model and the labels it believes.
+    """Train on ``x`` [N, ...] with noisy ``labels`` [N]; get the model and the labels it believes.
 
-    ``method`` is a name with ``options`` or an object; ``net`` a name, a module (copied, not changed) or a function
-    of the number of outputs; ``x`` an array, a tensor or a map-style dataset; ``train`` are fields of `Plan`, such
-    as ``epochs`` and ``lr``. With ``out`` every epoch is saved, and ``resume=True`` goes on.
+    ``x`` is an array, a tensor, a DataFrame, a map-style dataset or a dataset of Hugging Face; ``labels`` are numbers
+    from 0 or names (numbered in their order, see ``outcome.classes``). They may be left out where ``x`` brings them: a
+    dataset that yields ``(x, y)``, a DataFrame with a column ``label`` (or give the name of the column). ``tests`` and
+    ``val`` are pairs ``(x, labels)``, or again datasets. ``method`` is a name with ``options`` or an object; ``net`` a
+    name, a module (copied, not changed) or a function of the number of outputs; ``train`` are fields of `Plan`, such as
+    ``epochs`` and ``lr``. With ``out`` every epoch is saved, and ``resume=True`` goes on.
     """
-    inputs, given = _inputs(x), _labels(labels)
-    count = num_classes or (int(given.max()) + 1 if given.numel() else 0)
-    data = TrainSet(inputs, Labels(given, count))
+    samples = _samples(x, labels, tests or {}, val, progress or Progress())
+    count = num_classes or len(samples.classes) or (int(samples.labels.max()) + 1 if samples.labels.numel() else 0)
+    classes = _names(samples.classes, count)
+    data = TrainSet(samples.inputs, Labels(samples.labels, count))
     chosen_method = _method(method, options)
-    plan = resolve_plan(train, Recipe())
-    shape = tuple(next(inputs.stream([torch.tensor([0])], None)).shape[1:])
+    plan = resolve_plan(train, samples.recipe)
+    shape = tuple(next(iter(samples.inputs.stream([torch.tensor([0])], None))).shape[1:])
+    net = net if net is not None else samples.recipe.net
     factory = _factory(net, shape, net_options)
-    evaluated = {name: EvalSet(_inputs(a), _labels(b)) for name, (a, b) in (tests or {}).items()}
-    val_set = EvalSet(_inputs(val[0]), _labels(val[1])) if val is not None else None
     if out is None:
-        return Trainer(plan, factory, tests=evaluated, val=val_set, progress=progress).fit(chosen_method, data)
+        trainer = Trainer(plan, factory, tests=samples.tests, val=samples.val, progress=progress)
+        return _with_classes(trainer.fit(chosen_method, data), classes)
     config = Config(
         data=Choice(name=ARRAYS),
         noise=Choice(name="none"),
@@ -69,36 +78,139 @@ def fit(
     noise = measured(data.labels.hard, data.labels.hard, count)
     run = RunFolder(out)
     if not (resume and (run.path / "config.toml").exists()):
-        run = RunFolder.create(out, config, noise, None, [str(k) for k in range(count)])
-    return train_into(
+        run = RunFolder.create(out, config, noise, None, classes, samples.ids)
+    outcome = train_into(
         run,
         chosen_method,
         factory,
         data,
         plan,
-        tests=evaluated,
-        val=val_set,
+        tests=samples.tests,
+        val=samples.val,
         fingerprint=config.fingerprint(noise.digest),
         progress=progress,
     )
+    return _with_classes(outcome, classes)
 
 
-def _inputs(x: Any) -> Inputs:
+@dataclass(frozen=True)
+class _Samples:
+    """What the caller has handed in, in the forms that the training takes."""
+
+    inputs: Inputs
+    labels: Tensor
+    classes: tuple[str, ...] = ()  # their names, where they have any
+    tests: Mapping[str, EvalSet] = field(default_factory=dict)
+    val: EvalSet | None = None
+    recipe: Recipe = field(default_factory=Recipe)
+    ids: list[str] | None = None
+
+
+def _samples(x: Any, labels: Any, tests: Mapping[str, Any], val: Any, progress: Progress) -> _Samples:
+    if _from_hub(x):
+        return _hub_samples(x, labels, tests, val, progress)
+    inputs, written = _pair(x, labels)
+    numbers, classes = _labels(written)
+
+    def eval_set(name: str, given: Any) -> EvalSet:
+        column = labels if isinstance(labels, str) else None
+        part, answers = _pair(*given) if isinstance(given, tuple) else _pair(given, column)
+        return EvalSet(part, _labels(answers, classes, name)[0])
+
+    others = {name: eval_set(name, given) for name, given in tests.items()}
+    return _Samples(inputs, numbers, classes, others, eval_set("val", val) if val is not None else None)
+
+
+def _pair(x: Any, labels: Any) -> tuple[Inputs, Any]:
+    """Inputs, and the labels as they were written."""
     if isinstance(x, torch.utils.data.Dataset):
-        return DatasetInputs(x)
+        if not hasattr(x, "__len__"):
+            raise InputError("a dataset must give rows by number; got one that can only be walked through.")
+        return DatasetInputs(x), labels_of(x) if labels is None else labels
+    if is_frame(x):
+        names = list(x.columns)
+        if labels is None or isinstance(labels, str):
+            labels, names = split_frame(x, labels)
+        return ArrayInputs(torch.from_numpy(frame_numbers(x, names).astype(np.float32))), labels
+    if labels is None:
+        raise InputError(f"labels must be given, one per sample; got none beside x, which is {type(x).__name__}.")
     try:
         tensor = torch.as_tensor(x, dtype=torch.float32)
     except (TypeError, ValueError, RuntimeError) as error:
         kind = type(x).__name__
         raise InputError(f"x must be an array of numbers or a torch dataset; got {kind}: {error}.") from None
-    return ArrayInputs(tensor)
+    return ArrayInputs(tensor), labels
 
 
-def _labels(labels: Any) -> Tensor:
+def _labels(labels: Any, classes: tuple[str, ...] | None = None, what: str = "") -> tuple[Tensor, tuple[str, ...]]:
+    """Numbers of classes, and the names of these where labels are names.
+
+    ``classes`` are those of the training set, for other sets: what is numbered there is numbered here.
+    """
+    values = labels if isinstance(labels, Tensor) else _array(labels)
+    if isinstance(values, Tensor) or not _are_names(values):
+        if classes:
+            raise InputError(f"the labels of {what} must be names like those of the data; got numbers.")
+        try:
+            return torch.as_tensor(values), ()
+        except TypeError as error:
+            raise InputError(f"labels must be integers or names, one per sample; got: {error}.") from None
+    if classes == ():
+        raise InputError(f"the labels of {what} must be numbers like those of the data; got names.")
+    if values.ndim != 1 or not values.size:
+        raise InputError(f"labels must be a non-empty vector [N]; got shape {values.shape}.")
+    written = tidied(values.tolist())
+    bad_labels(written, classes, what or "the data", lambda row: f"in row {row}", skip_bad=False)
+    known = classes or class_names(written)
+    return encode(written, known), known
+
+
+def _array(labels: Any) -> np.ndarray[Any, Any]:
     try:
-        return torch.as_tensor(labels)
+        values = np.asarray(labels)
+        whole = values.dtype.kind == "O" and values.size and all(isinstance(value, int) for value in values.flat)
+        return values.astype(np.int64) if whole else values
     except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"labels must be integers, one per sample; got {type(labels).__name__}: {error}.") from None
+        kind = type(labels).__name__
+        raise InputError(f"labels must be integers or names, one per sample; got {kind}: {error}.") from None
+
+
+def _are_names(values: np.ndarray[Any, Any]) -> bool:
+    kind = values.dtype.kind
+    return kind in "UST" or (kind == "O" and any(isinstance(value, str) for value in values.flat))
+
+
+def _from_hub(x: Any) -> bool:
+    """A dataset of Hugging Face, or a dictionary of such: by where its class comes from, which imports nothing."""
+    return any(kind.__module__.split(".")[0] == "datasets" for kind in type(x).__mro__)
+
+
+def _hub_samples(x: Any, labels: Any, tests: Mapping[str, Any], val: Any, progress: Progress) -> _Samples:
+    from selc.data.hub import hub_bundle
+    from selc.data.table_columns import Columns
+
+    if labels is not None and not isinstance(labels, str):
+        raise InputError("labels of a Hugging Face dataset must be the name of a column; got an array. Add a column.")
+    parts = dict(x) if isinstance(x, Mapping) else {"train": x}
+    parts |= {**tests, **({"val": val} if val is not None else {})}
+    if strange := [name for name, part in parts.items() if not _from_hub(part)]:
+        raise InputError(f"{strange[0]} must be a Hugging Face dataset like the data, which is treated the same way.")
+    bundle = hub_bundle(parts, Columns(label=labels or ""))
+    for note in bundle.notes:
+        progress.notice(note)
+    assert bundle.recipe is not None
+    ids = None if bundle.ids is None else list(bundle.ids)
+    return _Samples(bundle.inputs, bundle.labels, bundle.classes, bundle.tests, bundle.val, bundle.recipe, ids)
+
+
+def _names(classes: tuple[str, ...], count: int) -> tuple[str, ...]:
+    """A name for each of ``count`` classes; those that the data does not show are called by their number."""
+    return classes + tuple(str(k) for k in range(len(classes), count))
+
+
+def _with_classes(outcome: Outcome, classes: tuple[str, ...]) -> Outcome:
+    outcome.classes = classes  # type: ignore[attr-defined]
+    return outcome
 
 
 def _method(method: str | Method, options: Mapping[str, Any] | None) -> Method:

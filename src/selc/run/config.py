@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import tomli_w
 import torch
@@ -35,11 +35,20 @@ class Choice(BaseModel):
         return dict(self.model_extra or {})
 
 
+class LabelSource(BaseModel):
+    """Where the labels come from: the data (no path), or the run at ``path``, hard or soft."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    path: str = ""
+    kind: Literal["hard", "soft"] = "hard"
+
+
 class Config(BaseModel):
     """Everything that a run depends on."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     data: Choice
+    labels: LabelSource = LabelSource()
     noise: Choice
     method: Choice
     net: Choice
@@ -57,11 +66,17 @@ class Config(BaseModel):
         recipe = recipe or RECIPES[chosen["name"]]
         resolved = {
             "data": chosen,
+            "labels": _labels(settings.pop("labels", {})),
             "noise": _choice(NOISES, settings.pop("noise", {}), "none"),
             "method": _choice(METHODS, settings.pop("method", {}), "selc"),
             "net": _choice(NETS, settings.pop("net", {}), recipe.net),
             "train": resolve_plan(settings.pop("train", {}), recipe),
         }
+        if resolved["labels"].path and resolved["noise"]["name"] != "none":
+            raise ConfigError(
+                "--labels and --noise must not come together: noise would be drawn on the corrected labels; got both. "
+                "Leave one out."
+            )
         if settings:
             raise unknown("a section of the configuration", next(iter(settings)), resolved)
         return cls.model_validate(resolved)
@@ -87,6 +102,16 @@ class Config(BaseModel):
             del content["train"][free]
         text = json.dumps([content, labels_digest], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _labels(given: Mapping[str, Any]) -> LabelSource:
+    for key in given:
+        if key not in LabelSource.model_fields:
+            raise unknown("a setting of [labels]", key, LabelSource.model_fields)
+    try:
+        return LabelSource.model_validate(given)
+    except ValidationError as error:
+        raise ConfigError(f"[labels] is not valid: {error.errors()[0]['msg']}; got {dict(given)!r}.") from None
 
 
 def _choice(registry: Registry[Any], given: Mapping[str, Any], default: str) -> dict[str, Any]:

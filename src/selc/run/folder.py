@@ -2,6 +2,7 @@
 
 config.toml             every setting, loadable again
 environment.json        versions, commit, threads
+given_targets.safetensors  soft labels to train on, where another run gave some
 noise.npz, noise.json   given labels, true labels where known, names of the samples; rate, matrix, hash
 metrics.jsonl           one line per epoch
 stage-K/                checkpoint and recorded losses of each stage
@@ -30,6 +31,7 @@ import torch
 from torch import Tensor
 
 import selc
+from selc.core.store import Store
 from selc.errors import RunFolderError
 from selc.files import read_json, read_tensors, write_json, write_tensors, write_text, write_whole
 from selc.noise import Noise
@@ -37,7 +39,7 @@ from selc.run.config import Config
 from selc.types import Outcome, Pass
 
 # What a run that was killed before it began may have left.
-_FIRST = ("environment.json", "noise.npz", "noise.json", "config.toml")
+_FIRST = ("environment.json", "noise.npz", "noise.json", "given_targets.safetensors", "config.toml")
 PRELIMINARY = {*_FIRST[:-1], *(f".{name}.tmp" for name in _FIRST)}
 
 
@@ -57,6 +59,7 @@ class RunFolder:
         classes: Sequence[str],
         ids: Sequence[str] | None = None,
         digest: str = "",
+        target: Tensor | None = None,
     ) -> RunFolder:
         """Write what is known before the first batch. A folder that holds anything else is left alone."""
         run = cls(path)
@@ -75,6 +78,8 @@ class RunFolder:
         rate = None if true is None else float((true != noise.labels).double().mean())
         about = {"rate": rate, "sha256": noise.digest, "data_sha256": digest, "facts": dict(noise.facts)}
         write_json(run.path / "noise.json", {**about, "transition_matrix": noise.matrix.tolist()})
+        if target is not None:
+            write_tensors(run.path / "given_targets.safetensors", {"target": target})
         config.save(run.path / "config.toml")  # last: a folder with it is a run that can be resumed
         return run
 
@@ -127,6 +132,16 @@ class RunFolder:
     @property
     def classes(self) -> tuple[str, ...]:
         return tuple(str(name) for name in self._noise()["classes"])
+
+    def given_targets(self) -> Store | None:
+        """The soft labels to train on, where another run gave some, [N, C]."""
+        path = self.path / "given_targets.safetensors"
+        if not path.exists():
+            return None
+        table = read_tensors(path)["target"]
+        store = Store(*table.shape)
+        store.write(torch.arange(len(table)), table)
+        return store
 
     def targets(self) -> Tensor:
         """The soft targets of the finished run, [N, C]."""

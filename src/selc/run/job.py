@@ -17,10 +17,11 @@ from selc.methods import create as create_method
 from selc.methods.watch import found
 from selc.nets import create as create_net
 from selc.noise import draw_noise
-from selc.noise.base import digest_of
+from selc.noise.base import digest_of, measured
 from selc.run.config import ARRAYS, Config
 from selc.run.estimates import estimates
 from selc.run.folder import RunFolder
+from selc.run.labels import corrected_by
 from selc.run.teacher import supply_for
 from selc.train import Plan, Progress, Trainer
 from selc.types import EvalSet, Labels, Outcome, TrainSet, accuracies
@@ -37,10 +38,18 @@ def execute(
     """Run a configuration into a new folder; ``bundle`` is its data, if that was loaded before."""
     job = _Job(config, bundle)
     seed, bundle = config.train.seed, job.bundle
-    supply = supply_for(bundle, job.net, config.train, progress)
-    noise = draw_noise(config.noise.name, bundle.labels, len(bundle.classes), seed, config.noise.options, supply=supply)
+    for note in bundle.notes:
+        (progress or Progress()).notice(note)
+    C = len(bundle.classes)
+    target = None
+    if config.labels.path:
+        corrected = corrected_by(config.labels, bundle)
+        noise, target = measured(bundle.labels, corrected.labels, C), corrected.target
+    else:
+        supply = supply_for(bundle, job.net, config.train, progress)
+        noise = draw_noise(config.noise.name, bundle.labels, C, seed, config.noise.options, supply=supply)
     job.check(noise.labels)
-    run = RunFolder.create(out, config, noise, bundle.true, bundle.classes, bundle.ids, bundle.digest)
+    run = RunFolder.create(out, config, noise, bundle.true, bundle.classes, bundle.ids, bundle.digest, target)
     job.go(run, progress)
     return run
 
@@ -67,7 +76,7 @@ class _Job:
         self.plan = config.train
         self.method = create_method(config.method.name, config.method.options)
         self.bundle = bundle or load(config)
-        Trainer(self.plan, self.net)
+        Trainer(self.plan, self.net, val=self.bundle.val)
         with torch.device("meta"):
             self.plan.make_optimizer(self.method.build(self.net, len(self.bundle.classes)))
 
@@ -82,7 +91,8 @@ class _Job:
     def go(self, run: RunFolder, progress: Progress | None) -> None:
         """Train on the labels in the folder; what was saved there is not trained again."""
         run.check_data(self.bundle.digest, len(self.bundle.labels))
-        labels = Labels(run.given, len(self.bundle.classes))
+        soft = run.given_targets()
+        labels = Labels(run.given if soft is None else soft, len(self.bundle.classes))
         data = TrainSet(self.bundle.inputs, labels)
         fingerprint = self.config.fingerprint(digest_of(labels.hard))
         tests = self.bundle.tests

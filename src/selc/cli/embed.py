@@ -1,0 +1,138 @@
+"""`selc embed`: images into features, once."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated
+
+import typer
+
+from selc.cli.common import assign, data_of, speaking
+
+QUIET_SECONDS = 5.0  # without a terminal, lines come at most this often
+
+
+def embed(
+    data: Annotated[
+        str, typer.Argument(help="Your images, in any form that `selc train` takes, or a dataset by name.")
+    ],
+    root: Annotated[
+        str | None, typer.Option("--data", metavar="FOLDER", help="Where datasets by name lie. (default: $SELC_DATA)")
+    ] = None,
+    test: Annotated[str | None, typer.Option(help="Your test set, of the same form as the data.")] = None,
+    val: Annotated[str | None, typer.Option(help="Your validation set, of the same form as the data.")] = None,
+    label_column: Annotated[str | None, typer.Option(help="Column of a table that holds the labels.")] = None,
+    id_column: Annotated[str | None, typer.Option(help="Column of a table that names the samples.")] = None,
+    skip_bad: Annotated[
+        bool | None, typer.Option("--skip-bad", help="Go on without samples that cannot be read.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write. (default: DATA-features.npz)")] = None,
+    backbone: Annotated[
+        str, typer.Option(help="A pretrained network, or import:package.module:attribute.")
+    ] = "efficientnet-lite0",
+    weights: Annotated[str | None, typer.Option(help="Of the backbone: FILE.safetensors, torchvision or timm.")] = None,
+    size: Annotated[
+        int | None, typer.Option(help="Pixels at which images are shown. (default: 128 up to that size, else 224)")
+    ] = None,
+    dims: Annotated[
+        int | None, typer.Option(help="Keep this many whitened principal components. (default: all features)")
+    ] = None,
+    batch: Annotated[int | None, typer.Option(help="Images at a time. (default: 16, on a GPU 256)")] = None,
+    float32: Annotated[bool, typer.Option("--float32", help="Store 32 bits instead of 16.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting: data.root=FOLDER")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace the file, or half of one, that is there.")] = False,
+) -> None:
+    """Turn images into features of a pretrained backbone, once; `selc train FILE.npz` then takes seconds per epoch."""
+    with speaking():
+        from selc.nets import NETS
+        from selc.run import Config
+        from selc.run.embed import check_target
+        from selc.run.embed import embed as embed_bundle
+        from selc.run.job import load
+        from selc.screen import reading
+
+        own = {"root": root, "test": test, "val": val, "label_column": label_column, "id_column": id_column}
+        settings = {"data": data_of(data, {}, {**own, "skip_bad": skip_bad})}
+        for assignment in set_ or []:
+            assign(settings, assignment)
+        config = Config.resolve({"data": settings["data"]})
+        path = out or Path(f"{Path(data).stem}-features.npz")
+        check_target(path, overwrite)  # what is wrong is said before the data are read
+        NETS[backbone]
+        with reading():
+            bundle = load(config)
+        for note in bundle.notes:
+            print(f"note: {note}", file=sys.stderr)
+        began = time.perf_counter()
+        try:
+            with _Bar() as bar:
+                made = embed_bundle(
+                    bundle,
+                    path,
+                    backbone=backbone,
+                    options=settings.get("net", {}) | ({} if weights is None else {"weights": weights}),
+                    size=size,
+                    dims=dims,
+                    number="float32" if float32 else "float16",
+                    batch=batch,
+                    device=device,
+                    source=data,
+                    overwrite=overwrite,
+                    progress=bar.show,
+                )
+        except KeyboardInterrupt:
+            print("\nInterrupted; what was done is kept. Go on with the same command.", file=sys.stderr)
+            raise typer.Exit(130) from None
+        seconds = time.perf_counter() - began
+        print(f"{made.rows:,} images, {made.dims} features each, {seconds:.0f} s -> {path}")
+        print(f"train on them: selc train {path}")
+
+
+class _Bar:
+    """Rows done, images per second, time left: live in a terminal, else a line now and then."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self.console = Console(stderr=True)
+        self.bars = Progress(
+            TextColumn("embedding"),
+            BarColumn(bar_width=16),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+            console=self.console,
+            disable=not self.console.is_terminal,
+        )
+        self.task = self.bars.add_task("embedding", total=None, rate="")
+        self.began: float | None = None
+        self.first, self.last_line = 0, 0.0
+
+    def __enter__(self) -> _Bar:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bars.stop()
+
+    def show(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if self.began is None:  # what an earlier call had done does not count for the speed
+            self.began, self.first, self.last_line = now, done, now
+            self.bars.start()
+        speed = (done - self.first) / max(now - self.began, 1e-9)
+        self.bars.update(self.task, completed=done, total=total, rate=f"{speed:,.0f} images/s")
+        late = now - self.last_line > QUIET_SECONDS or done == total
+        if not self.console.is_terminal and late and speed > 0:
+            self.last_line = now
+            left = f", about {(total - done) / speed:.0f} s left" if done < total else ""
+            line = f"embedding: {done:,}/{total:,} images, {speed:,.0f} images/s{left}"
+            self.console.print(line, highlight=False, soft_wrap=True)

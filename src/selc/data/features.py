@@ -1,0 +1,60 @@
+"""Rows of numbers as inputs: each column with mean zero and variance one over the training rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from selc.data.arrays import ArrayInputs
+from selc.data.labels import Where
+from selc.errors import InputError
+
+Numbers = np.ndarray[Any, np.dtype[np.float64]]
+
+
+class Scale(NamedTuple):
+    """What was subtracted from each column, and what it was divided by."""
+
+    mean: Numbers
+    std: Numbers
+
+    @classmethod
+    def of(cls, x: Numbers) -> Scale:
+        std = x.std(axis=0)
+        # A column that never changes is left at zero; rounding must not blow it up.
+        flat = std <= 1e-12 * np.abs(x).max(axis=0, initial=0.0)
+        return cls(x.mean(axis=0), np.where(flat, 1.0, std))
+
+    def apply(self, x: Numbers) -> torch.Tensor:
+        return torch.from_numpy(((x - self.mean) / self.std).astype(np.float32))
+
+
+class FeatureInputs(ArrayInputs):
+    """Features [N, D], scaled; ``scale`` and ``columns`` say how, so that later rows can be treated alike."""
+
+    def __init__(self, x: torch.Tensor, scale: Scale, columns: Sequence[str] = ()) -> None:
+        super().__init__(x)
+        self.scale, self.columns = scale, tuple(columns)
+
+    def to(self, device: torch.device) -> FeatureInputs:
+        return FeatureInputs(self.x.to(device), self.scale, self.columns)
+
+
+def gaps(x: Numbers, columns: Sequence[str], what: str, where: Where, skip_bad: bool) -> dict[int, str]:
+    """The rows with a cell that is empty (NaN), each with a reason. Without ``skip_bad`` they are an error."""
+    if np.isinf(x).any():
+        row, column = np.argwhere(np.isinf(x))[0]
+        raise InputError(f"numbers must be finite; got {x[row, column]} in column {columns[column]!r} {where(row)}.")
+    empty = np.isnan(x)
+    rows = np.flatnonzero(empty.any(axis=1)).tolist()
+    if rows and not skip_bad:
+        column = int(empty.sum(axis=0).argmax())
+        raise InputError(
+            f"every number of {what} must be there; got {int(empty.sum())} empty cells in {len(rows)} of {len(x)} "
+            f"rows, most in column {columns[column]!r}, first {where(rows[0])}. Fill them, leave the column out "
+            "(data.drop), or go on without such rows by --skip-bad (skip_bad=True)."
+        )
+    return {row: f"column {columns[int(empty[row].argmax())]!r} is empty" for row in rows}

@@ -1,0 +1,154 @@
+"""A folder with a sub-folder of images per class."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from selc.data.base import Bundle, Recipe, dataset
+from selc.data.image_set import Augmenting, Listing, Reading, Resizing, image_bundle
+from selc.data.own import existing
+from selc.data.paths import Inside, is_image
+from selc.errors import InputError
+
+# Sub-folders that are parts of a dataset and no classes, if they themselves hold a folder per class.
+PARTS = {
+    "train": "train",
+    "training": "train",
+    "test": "test",
+    "testing": "test",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+}
+
+
+@dataset("folder", Recipe(net="cnn", plan={"schedule": "cosine"}))
+def folder(
+    *,
+    path: str = "",
+    test: str = "",
+    val: str = "",
+    size: int = 0,
+    resize: Resizing = "auto",
+    augment: Augmenting = "crop-flip",
+    skip_bad: bool = False,
+    workers: int = 0,
+    cache: str = "auto",
+    cache_gb: float = 8.0,
+) -> Bundle:
+    """Your images: a folder with a sub-folder per class, or with train, val and test folders of such."""
+    how = Reading(size, resize, augment, skip_bad, workers, cache, cache_gb)
+    root = existing(path, "path")
+    if not root.is_dir():
+        raise InputError(f"path must be a folder with a sub-folder of images per class; got the file {root}.")
+    parts = _parts(root)
+    notes = []
+    if parts:
+        there = " and ".join(p.name for p in parts.values() if p != parts["train"])
+        notes.append(
+            f"the training images are those in {parts['train'].name}" + (f"; {there} kept apart" if there else "")
+        )
+    chosen = {
+        "test": existing(test, "test") if test else parts.get("test"),
+        "val": existing(val, "val") if val else parts.get("val"),
+    }
+    listings = {name: list_folder(place, name) for name, place in chosen.items() if place is not None}
+    train = list_folder(parts.get("train", root), "the data")
+    held = listings.pop("val", None)
+    return image_bundle(train, listings, held, how, notes)
+
+
+def _parts(root: Path) -> dict[str, Path]:
+    """The folders of a dataset that is divided already; empty if the sub-folders are classes."""
+    found: dict[str, Path] = {}
+    for entry in _visible(root):
+        if not entry.is_dir():
+            continue
+        part = PARTS.get(entry.name.lower())
+        if part is None or part in found or not any(e.is_dir() for e in _visible(entry.path)):
+            return {}
+        found[part] = Path(entry.path)
+    return found if "train" in found else {}
+
+
+def _visible(place: Path | str) -> list[os.DirEntry[str]]:
+    """What is in a folder, by name; without what systems and editors leave there."""
+    with os.scandir(place) as entries:
+        seen = [e for e in entries if not e.name.startswith(".") and e.name != "__MACOSX"]
+    return sorted(seen, key=lambda entry: entry.name)
+
+
+def list_folder(root: Path, what: str) -> Listing:
+    """The images in the sub-folders of ``root``; the first level is the label."""
+    inside, others = Inside(root), Counter[str]()
+    names: list[str] = []
+    labels: list[str] = []
+    links: dict[str, str] = {}  # the file that a link means -> its name
+    empty, loose = [], []
+    for entry in _visible(root):
+        if not entry.is_dir():
+            loose.append(entry.name)
+            continue
+        before = len(names)
+        names += _walk(entry, entry.name, inside, others, links)
+        labels += [entry.name] * (len(names) - before)
+        if len(names) == before:
+            empty.append(entry.name)
+    if not names:
+        images = sum(map(is_image, loose))
+        got = f"{images} images beside each other" if images else "no images in sub-folders"
+        raise InputError(
+            f"{root} must hold a sub-folder of images per class; got {got}. Put each image into a folder with the name "
+            "of its label, or write a table with columns path and label."
+        )
+    _refuse_twice(links, names, inside)
+    notes = []
+    if empty:
+        notes.append(f"{_folders(empty)} of {root.name} without images left out: {', '.join(empty[:5])}")
+    if loose_images := [name for name in loose if is_image(name)]:
+        notes.append(f"{len(loose_images)} images of {root.name} in no class folder left out, first {loose_images[0]}")
+    if others:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in others.most_common(3))
+        notes.append(f"{others.total()} files of {root.name} that are no images by their names left out ({kinds})")
+    items = [f"{root}/{name}" for name in names]
+    return Listing(what, str(root), items, names, labels, lambda row: names[row], notes=notes)
+
+
+def _folders(names: list[str]) -> str:
+    return "1 folder" if len(names) == 1 else f"{len(names)} folders"
+
+
+def _walk(
+    entry: os.DirEntry[str], name: str, inside: Inside, others: Counter[str], links: dict[str, str]
+) -> Iterator[str]:
+    """The images below a class folder, as paths from the root with ``/`` between the parts."""
+    if entry.is_symlink():
+        target = os.path.realpath(entry.path)
+        if not inside.holds(target):
+            raise InputError(
+                f"a path must stay inside {inside.root}; got the link {name!r}, which leaves it. "
+                "Put the files themselves into the folder."
+            )
+        if entry.is_dir():
+            raise InputError(f"each image must be in {inside.root} once; got {name!r}, a link to another folder in it.")
+        links[target] = name
+    if entry.is_dir():
+        for inner in _visible(entry.path):
+            yield from _walk(inner, f"{name}/{inner.name}", inside, others, links)
+    elif is_image(entry.name):
+        yield name
+    else:
+        others[os.path.splitext(entry.name)[1].lower() or "without ending"] += 1
+
+
+def _refuse_twice(links: dict[str, str], names: list[str], inside: Inside) -> None:
+    if not links:
+        return
+    listed = set(names) - set(links.values())
+    for target, name in links.items():
+        other = os.path.relpath(target, inside.real).replace(os.sep, "/")
+        if other in listed:
+            raise InputError(f"each image must be listed once; got {name!r}, a link to {other!r}. Remove one of them.")

@@ -1,0 +1,94 @@
+"""What is asked of a table, and which of its columns is which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from selc.data.features import Numbers
+from selc.data.paths import is_image
+from selc.errors import InputError
+
+# Names of columns that need not be given, in any case of letters; the first of them that is there counts.
+LABELS = ("label", "labels", "class", "target", "y")
+PATHS = ("path", "file", "filename", "file_name", "filepath", "image", "image_path", "img")
+IDS = ("id", "sample_id", "", "unnamed: 0", "__index_level_0__")  # the last three: how pandas writes its index
+
+
+class Table(Protocol):
+    """What is asked of a table, whatever it is stored in."""
+
+    name: str
+    names: list[str]
+
+    def example(self, name: str) -> str: ...
+    def where(self, row: int) -> str: ...
+    def digest(self) -> str: ...
+    def classes(self, name: str) -> tuple[str, ...] | None: ...
+    def images(self, name: str) -> Sequence[str | bytes] | None: ...
+    def load(self, texts: Sequence[str], numbers: Sequence[str]) -> tuple[dict[str, list[str]], Numbers]: ...
+
+
+class Columns(NamedTuple):
+    """Names of columns as the user gave them; empty: to be found."""
+
+    label: str = ""
+    path: str = ""
+    id: str = ""
+    drop: tuple[str, ...] = ()
+
+
+def listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 12} more" if len(names) > 12 else ""
+    return "the columns " + ", ".join(map(repr, names[:12])) + more
+
+
+def existing_column(table: Table, name: str, option: str) -> str:
+    if name not in table.names:
+        raise InputError(
+            f"{option} must be a column of {table.name}; got {name!r}, and there are {listed(table.names)}."
+        )
+    return name
+
+
+def known_column(table: Table, known: Sequence[str]) -> str | None:
+    by_lower = {name.lower(): name for name in reversed(table.names)}
+    return next((by_lower[name] for name in known if name in by_lower), None)
+
+
+def label_column(table: Table, given: str) -> str:
+    if given:
+        return existing_column(table, given, "label_column")
+    found = known_column(table, LABELS)
+    if found is None:
+        raise InputError(
+            f"the column of the labels must be called {', '.join(LABELS[:-1])} or {LABELS[-1]}, or be given as "
+            f"label_column (--label-column); got {listed(table.names)} in {table.name}."
+        )
+    return found
+
+
+def label_column_of(other: Table, label: str) -> str:
+    """The labels of a test table: the column of the same name, else one that is known by its name."""
+    return label if label in other.names else label_column(other, "")
+
+
+def image_column(table: Table, given: str) -> str | None:
+    if given:
+        return existing_column(table, given, "path_column")
+    lower = {name.lower(): name for name in reversed(table.names)}
+    for known in PATHS:
+        name = lower.get(known)
+        if name is not None and (is_image(table.example(name)) or table.images(name) is not None):
+            return name
+    return None
+
+
+def named(labels: Sequence[str], classes: Sequence[str]) -> list[str]:
+    """Numbers of classes as their names; anything else stays as it is, and is refused later."""
+    names = {str(k): name for k, name in enumerate(classes)}
+    return [names.get(label, label) for label in labels]
+
+
+def repeating(table: Table, column: str) -> InputError:
+    return InputError(f"id_column must tell samples apart; got {column!r} of {table.name}, whose values repeat.")
