@@ -21,6 +21,7 @@ check: .venv/ok
 	.venv/bin/mypy
 	$(PY) -m pytest -n 0 tests/test_layers.py
 bench: .venv/ok ; $(PY) benchmarks/overhead.py
+docs: .venv/ok ; $(PY) docs/render_methods.py
 clean: ; rm -rf .venv runs .mypy_cache .ruff_cache .pytest_cache
 
 # `+cpu` first: it takes the CPU build where one is offered and fails at once where none is, instead of
@@ -38,4 +39,4 @@ clean: ; rm -rf .venv runs .mypy_cache .ruff_cache .pytest_cache
 .venv/ok: .venv/torch-ok pyproject.toml
 	@$(PIP) -e ".[dev]"
 	@touch $@ .venv/demo-ok
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench docs clean

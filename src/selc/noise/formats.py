@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from selc.errors import ConfigError, InputError, SelcError
-from selc.noise.pickled import read_torch_file
+from selc.unpickled import read_torch
 
 # Where the labels are, if the user does not say and exactly one of these is there.
 USUAL = ("labels", "label", "given", "given_label", "noisy_label", "noisy_labels")
@@ -74,10 +74,19 @@ def _json(path: Path, key: str) -> Read:
 
 
 def _pt(path: Path, key: str) -> Read:
-    content = read_torch_file(path)
-    if not isinstance(content, dict):
-        return content, {}
-    return content[_pick(path, key, list(content))], {}
+    content = read_torch(path, "Save the labels as .npy instead.")
+    if isinstance(content, dict):
+        vectors = {name: value for name, value in content.items() if isinstance(name, str) and _has_numbers(value)}
+        return vectors[_pick(path, key, list(vectors))], {}
+    if not _has_numbers(content):
+        raise InputError(f"{path} must hold an array, a tensor or a list of numbers; got a {type(content).__name__}.")
+    return content, {}
+
+
+def _has_numbers(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(isinstance(item, int | float) for item in value)
+    return isinstance(value, np.ndarray | Tensor)
 
 
 def _csv(path: Path, column: str) -> Read:

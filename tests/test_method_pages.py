@@ -1,0 +1,44 @@
+"""Every method has a page with the same outline, and the index is what the code says."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from selc.methods import METHODS
+
+DOCS = Path(__file__).parents[1] / "docs"
+OUTLINE = [
+    "Idea",
+    "Equation",
+    "Our code",
+    "Our deviations",
+    "Deviations of the authors' code",
+    "What it needs",
+    "Cost",
+]
+
+
+def renderer() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("render_methods", DOCS / "render_methods.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_methods_page_has_the_outline_and_names_every_option(name: str) -> None:
+    text = (DOCS / "methods" / renderer().file_of(name)).read_text()
+    headings = [line.removeprefix("## ").strip() for line in text.splitlines() if line.startswith("## ")]
+    assert headings == OUTLINE
+    for option in METHODS.defaults(name):
+        assert f"`{option}`" in text, f"{option} is not explained"
+
+
+def test_the_index_is_what_the_code_says() -> None:
+    assert (DOCS / "methods" / "index.md").read_text() == renderer().page(), "run `make docs`"
