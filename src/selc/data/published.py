@@ -31,7 +31,10 @@ def some_rows(count: int, rows: int, name: str) -> Tensor | None:
 
 def checked(labels: Any, count: int, num_classes: int, where: str) -> Array:
     """Whole numbers below ``num_classes``, one for each of ``count`` images, or an error that names the file."""
-    values = np.asarray(labels).reshape(-1)
+    try:
+        values = np.asarray(labels).reshape(-1)
+    except ValueError:
+        raise InputError(f"{where} must hold one label per image; got rows of different length.") from None
     if len(values) != count:
         raise InputError(f"{where} must hold a label for each of {count} images; got {len(values)} labels.")
     if count == 0:

@@ -12,14 +12,17 @@ from selc.core.store import Store
 from selc.methods.base import Method
 from selc.types import EvalSet, Inputs, TrainSet
 
-EVAL_BATCH = 1024  # no gradients are kept, so larger than in training
+EVAL_BATCH = 1024  # largest one; no gradients are kept, so it is larger than in training
 
 
 class Evaluator:
     """A model with the way to run it: device layout and precision."""
 
-    def __init__(self, model: nn.Module, method: Method, device: torch.device, dtype: torch.dtype | None) -> None:
+    def __init__(
+        self, model: nn.Module, method: Method, device: torch.device, dtype: torch.dtype | None, train_batch: int
+    ) -> None:
         self.model, self.method, self.device, self.dtype = model, method, device, dtype
+        self.batch = min(EVAL_BATCH, 4 * train_batch)  # whoever trains on few large images can hold few at a time
         self.images = any(isinstance(m, nn.Conv2d) for m in model.modules())
 
     def prepared(self, x: Tensor) -> Tensor:
@@ -35,7 +38,7 @@ class Evaluator:
         was_training = self.model.training
         self.model.eval()
         all_rows = torch.arange(len(inputs), device=self.device) if rows is None else rows
-        batches = torch.split(all_rows, EVAL_BATCH)
+        batches = torch.split(all_rows, self.batch)
         for batch, x in zip(batches, inputs.stream(batches, seed=None), strict=True):
             with self.autocast():
                 outputs = self.model(self.prepared(x))

@@ -69,7 +69,7 @@ class Stage:
     def run(self) -> Outcome:
         method, data, model, plan = self.method, self.data, self.model, self.plan
         device = plan.torch_device()
-        evaluator = Evaluator(model, method, device, plan.autocast_dtype(device))
+        evaluator = Evaluator(model, method, device, plan.autocast_dtype(device), plan.batch_size)
         sweep = TrainSweep(evaluator, data)
         autocast = evaluator.autocast()
         if evaluator.images:
