@@ -37,6 +37,12 @@ def test_one_call_corrects_labels() -> None:
     assert corrected > 90
 
 
+def test_labels_that_are_names_are_corrected() -> None:
+    given, corrected = shares(run("own_labels.py"))
+    assert given < 81
+    assert corrected > 92
+
+
 def test_weights_of_a_run_load_in_plain_pytorch_and_predict_the_same(tmp_path: Path) -> None:
     config = Config.resolve({"data": "digits", "method": {"name": "ce"}, "train": {"epochs": 1}})
     execute(config, tmp_path / "run")

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import nn
-from torch.utils.data import TensorDataset
+from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 import selc
+from selc.data.datasets import labels_of
 from selc.errors import ConfigError, InputError, RunFolderError, TrainingError
 from selc.methods import GCE, SELC
 from tests.toy import BrokenOffError, StopAfter, assert_same_bits, blobs, results
@@ -19,7 +21,7 @@ from tests.toy import BrokenOffError, StopAfter, assert_same_bits, blobs, result
 PLAN: dict[str, Any] = {"epochs": 4, "lr": 0.05, "batch_size": 16, "schedule": "constant"}
 
 
-def quick(x: Any, y: Any, **more: Any) -> selc.Outcome:
+def quick(x: Any, y: Any = None, **more: Any) -> selc.Outcome:
     settings: dict[str, Any] = {**PLAN, "options": {"start": 1}, "net_options": {"hidden": [16]}}
     return selc.fit(x, y, **(settings | more))
 
@@ -119,6 +121,208 @@ def test_a_last_batch_of_one_does_not_break_batch_norm() -> None:
     assert bool(torch.isfinite(outcome.losses).all())
 
 
+# Names as labels
+
+
+def test_names_of_classes_are_numbered_in_their_order_and_kept() -> None:
+    x, y = blobs()
+    names = [("kiwi", "fig", "lime")[k] for k in y.tolist()]
+    order = torch.tensor([1, 0, 2])  # fig, kiwi, lime
+    by_number = results(quick(x, order[y]))
+    for form in (names, np.array(names), np.array(names, dtype=object), tuple(f" {name} " for name in names)):
+        outcome = quick(x, form)
+        assert_same_bits(results(outcome), by_number)
+        assert outcome.classes == ("fig", "kiwi", "lime")
+    assert quick(x, y).classes == ("0", "1", "2")
+
+
+def test_names_are_written_to_the_run_and_shared_by_test_sets(tmp_path: Path) -> None:
+    x, y = blobs()
+    names = [("kiwi", "fig", "lime")[k] for k in y.tolist()]
+    outcome = quick(x, names, tests={"mine": (x[:3], names[:3])}, val=(x[3:5], names[3:5]), out=tmp_path / "run")
+    assert set(outcome.history[0]["mine"]) == {"top1"}
+    run = selc.RunFolder.open(tmp_path / "run")
+    assert run.classes == ("fig", "kiwi", "lime")
+    assert (tmp_path / "run" / "corrected_labels.csv").read_text().splitlines()[1].startswith("0,kiwi,")
+    with pytest.raises(InputError, match=r"labels of mine must be known classes, .*got 'plum' in 1 of 2 rows"):
+        quick(x, names, tests={"mine": (x[:2], ["fig", "plum"])})
+    with pytest.raises(InputError, match="labels of mine must be names like those of the data; got numbers"):
+        quick(x, names, tests={"mine": (x[:2], [0, 1])})
+    with pytest.raises(InputError, match="labels of mine must be numbers like those of the data; got names"):
+        quick(x, y, tests={"mine": (x[:2], ["0", "1"])})
+
+
+def test_more_classes_than_the_labels_show_may_be_asked_for() -> None:
+    x, y = blobs()
+    outcome = quick(x, [("kiwi", "fig", "lime")[k] for k in y.tolist()], num_classes=4)
+    assert outcome.model(x).shape == (90, 4)
+    assert outcome.classes == ("fig", "kiwi", "lime", "3")
+
+
+# DataFrames
+
+
+class Series:
+    """A column of a DataFrame, as far as it is used."""
+
+    def __init__(self, values: list[Any]) -> None:
+        self.values = values
+
+    def to_numpy(self) -> np.ndarray[Any, Any]:
+        return np.array(self.values, dtype=object if None in self.values else None)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
+        return self.to_numpy()
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+class Frame:
+    """What pandas and polars have in common, as far as it is used."""
+
+    def __init__(self, columns: dict[Any, list[Any]]) -> None:
+        self.data = columns
+        self.columns = list(columns)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.data.values())))
+
+    def __getitem__(self, name: Any) -> Series:
+        return Series(self.data[name])
+
+    def to_numpy(self) -> np.ndarray[Any, Any]:
+        raise AssertionError("columns are read one by one, so that a bad one can be named")
+
+
+def frame_of(x: torch.Tensor, **more: list[Any]) -> Frame:
+    return Frame({**{f"f{k}": x[:, k].tolist() for k in range(x.shape[1])}, **more})
+
+
+def test_a_frame_gives_the_same_result_as_its_numbers() -> None:
+    x, y = blobs()
+    expected = results(quick(x, y))
+    labels = y.tolist()
+    assert_same_bits(results(quick(frame_of(x), y)), expected)
+    assert_same_bits(results(quick(frame_of(x), Series(labels))), expected)
+    assert_same_bits(results(quick(frame_of(x, label=labels))), expected)
+    assert_same_bits(results(quick(frame_of(x, kind=labels), "kind")), expected)
+    tested = quick(frame_of(x, kind=labels), "kind", tests={"mine": frame_of(x[:9], kind=labels[:9])})
+    assert "mine" in tested.history[0]
+
+
+@pytest.mark.parametrize(
+    ("more", "labels", "sentence"),
+    [
+        (
+            {"city": ["Rome"] * 90, "label": [0, 1, 2] * 30},
+            None,
+            "column 'city' must be numeric; got 'Rome' in the Data",
+        ),
+        (
+            {"gap": [1.0, None] * 45, "label": [0, 1, 2] * 30},
+            None,
+            "45 empty cells in 45 of 90 rows, most in column 'gap'",
+        ),
+        ({"kind": [0, 1, 2] * 30}, None, "must have a column label, labels, class, target or y; got 'f0', 'f1'"),
+        ({"kind": [0, 1, 2] * 30}, "sort", "labels must name a column; got 'sort', and there are 'f0'"),
+        ({"label": ["a", None, "b"] * 30}, None, "every row of the data must have a label; got 30 of 90 without"),
+    ],
+)
+def test_a_frame_that_cannot_be_used_gets_its_sentence(more: dict[str, Any], labels: str | None, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        quick(frame_of(blobs()[0], **more), labels)
+
+
+def test_a_frame_needs_columns_that_can_be_told_apart() -> None:
+    with pytest.raises(InputError, match="columns of numbers, each with a name of its own; got none"):
+        quick(Frame({"label": [0, 1, 2] * 30}))
+    twice = frame_of(blobs()[0], label=[0, 1, 2] * 30)
+    twice.columns.append("f0")
+    with pytest.raises(InputError, match="got one name twice"):
+        quick(twice)
+
+
+# Datasets that bring their labels
+
+
+class Pairs(Dataset[Any]):
+    """A dataset of (x, y) that counts how often it is read."""
+
+    def __init__(self, x: torch.Tensor, y: list[Any], targets: Any = None) -> None:
+        self.x, self.y, self.reads = x, y, 0
+        if targets is not None:
+            self.targets = targets
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, row: int) -> tuple[torch.Tensor, Any]:
+        self.reads += 1
+        return self.x[row], self.y[row]
+
+
+def test_a_dataset_of_pairs_brings_its_labels() -> None:
+    x, y = blobs()
+    expected = results(quick(x, y))
+    assert_same_bits(results(quick(TensorDataset(x, y))), expected)
+    assert_same_bits(results(quick(Pairs(x, y.tolist()))), expected)
+    assert_same_bits(results(quick(Pairs(x, [np.int64(k) for k in y.tolist()]))), expected)
+    names = [("a", "b", "c")[k] for k in y.tolist()]
+    assert_same_bits(results(quick(Pairs(x, names))), expected)
+    tested = quick(Pairs(x, names), tests={"mine": Pairs(x[:9], names[:9])}, val=Pairs(x[9:], names[9:]))
+    assert "mine" in tested.history[0]
+
+
+def test_labels_that_a_dataset_keeps_are_used_only_if_it_yields_the_same() -> None:
+    x, y = blobs()
+    kept = Pairs(x, y.tolist(), targets=y.tolist())
+    assert labels_of(kept) == y.tolist()
+    assert kept.reads < 90, "the inputs need not be computed for the labels"
+    other = Pairs(x, y.tolist(), targets=((y + 1) % 3).tolist())
+    assert labels_of(other) == y.tolist(), "what it yields counts"
+    assert labels_of(Pairs(x, y.tolist(), targets=y)) == y.tolist()
+
+
+class Odd(Dataset[Any]):
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, row: int) -> Any:
+        return self.items[row]
+
+
+class Walk(IterableDataset[Any]):
+    def __iter__(self) -> Any:
+        yield torch.zeros(3), 0
+
+
+@pytest.mark.parametrize(
+    ("dataset", "labels", "sentence"),
+    [
+        (Odd([torch.zeros(2)] * 4), None, r"must yield \(x, y\); got Tensor in row 0. Give the labels as the second"),
+        (Odd([(Image.new("RGB", (4, 4)), 0)] * 4), [0, 1, 0, 1], "with x an array of numbers; got Image in row"),
+        (
+            Odd([(torch.zeros(2), 0), (torch.zeros(3), 1)] * 2),
+            None,
+            r"must yield inputs of one shape; got \[2\] and \[3\]",
+        ),
+        (Walk(), None, "must give rows by number; got one that can only be walked through"),
+    ],
+)
+def test_a_dataset_that_cannot_be_used_gets_its_sentence(dataset: Any, labels: Any, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        quick(dataset, labels, batch_size=4)
+
+
+def test_labels_must_come_from_somewhere() -> None:
+    with pytest.raises(InputError, match="labels must be given, one per sample; got none beside x, which is Tensor"):
+        selc.fit(blobs()[0])
+
+
 X, Y = blobs()
 
 
@@ -133,7 +337,7 @@ X, Y = blobs()
         (X[:0], Y[:0], "inputs must be a non-empty array"),
         (X[:, 0], Y, r"inputs must be a non-empty array \[N, ...\]; got shape \(90,\)"),
         (torch.where(X > 4, torch.nan, X), Y, r"inputs must be finite numbers; got NaN or infinity in \d+ of 90 rows"),
-        (X, ["a"] * 90, "labels must be integers, one per sample; got list"),
+        (X, ["a"] * 90, "at least two classes; got only class 0"),
         (np.array([["a"]] * 90), Y, "x must be an array of numbers or a torch dataset; got ndarray"),
     ],
 )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -125,7 +126,11 @@ def test_every_row_is_as_likely_to_come_first_as_any_other() -> None:
 
 def test_stratified_batches_have_their_share_of_every_class() -> None:
     labels = torch.randint(5, (400,), generator=torch.Generator().manual_seed(0))
-    order = Order(deal(400, 0, 4), None, 0, labels, stratified=True)
+    shard = deal(400, 0, 4, labels)
+    for label in range(5):
+        sizes = torch.bincount(shard[labels == label], minlength=4)
+        assert int(sizes.max() - sizes.min()) <= 1
+    order = Order(shard, None, 0, labels, stratified=True)
     batches = order.batches(0, 40, CPU)
     assert torch.cat(batches).sort().values.tolist() == list(range(400))
     expected = torch.bincount(labels) / 10
@@ -134,3 +139,12 @@ def test_stratified_batches_have_their_share_of_every_class() -> None:
         assert bool(((torch.bincount(labels[batch], minlength=5) - expected).abs() <= 5).all())
         assert len(torch.unique(labels[batch])) == 5
     assert not torch.equal(batches[0], order.batches(1, 40, CPU)[0])
+
+
+@pytest.mark.parametrize("batch_size", [128, 200, 256])
+def test_stratified_batches_lack_far_fewer_of_a_hundred_classes_than_random_ones(batch_size: int) -> None:
+    labels = torch.arange(5000) % 100
+    batches = Order(deal(5000, 3, 8, labels), None, 3, labels, 0, True).batches(0, batch_size, CPU)[:-1]
+    absent = [100 - len(labels[batch].unique()) for batch in batches]
+    by_chance = 100 * (1 - 1 / 100) ** batch_size
+    assert sum(absent) / len(absent) < 0.7 * by_chance

@@ -156,6 +156,7 @@ class Outcome:
     stage: int = 0  # which call of ``train`` it came from
     given: Tensor | None = None  # [N] the labels that stay where a change is not trusted; None: all changes are
     trust: Tensor | None = None  # [N] expected share of right ones among changes like that of the row
+    classes: tuple[str, ...] = ()  # names of the classes, where the labels had names
 
     @property
     def believed_labels(self) -> Tensor:

@@ -44,6 +44,7 @@ class Bundle:
     true: Tensor | None = None  # [N] where they are known: to score a finished run, never to train
     ids: Sequence[str] | None = None  # a name for each sample; None: its row number
     notes: Sequence[str] = ()  # what the user should know: a sentence each
+    skipped: Sequence[tuple[str, str]] = ()  # samples that were left out, with the reason
     recipe: Recipe | None = None  # where it can be told only from the data
     digest: str = ""  # of what the inputs were made from, to notice that it changed
 

@@ -42,8 +42,11 @@ class CsvTable:
 
     @contextmanager
     def _text(self) -> Iterator[IO[str]]:
-        with open(self.path, "rb") as raw:
-            start = raw.read(2)
+        try:
+            with open(self.path, "rb") as raw:
+                start = raw.read(2)
+        except OSError as error:
+            raise InputError(f"{self.path} must be a file that can be read; got: {error.strerror}.") from None
         if start in (b"\xff\xfe", b"\xfe\xff"):
             raise InputError(f"{self.path} must be text in UTF-8; got UTF-16. Save it as UTF-8 (in Excel: CSV UTF-8).")
         try:

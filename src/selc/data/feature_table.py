@@ -70,6 +70,7 @@ def feature_bundle(train: Table, others: Mapping[str, Table], label: str, column
         val=sets.get("val"),
         ids=first.ids,
         notes=[*notes, *notes_on(labels, classes), *skipped_note(skipped)],
+        skipped=skipped,
         recipe=suits(len(labels)),
         digest=digest_of([part.digest() for part in (train, *others.values())]),
     )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from selc.data.base import Bundle, Recipe, dataset
+from selc.data.decode import shown
 from selc.data.image_set import Augmenting, Listing, Reading, Resizing, image_bundle
 from selc.data.own import existing
 from selc.data.paths import Inside, is_image
@@ -42,30 +43,37 @@ def folder(
     """Your images: a folder with a sub-folder per class, or with train, val and test folders of such."""
     how = Reading(size, resize, augment, skip_bad, workers, cache, cache_gb)
     root = existing(path, "path")
+    others = {name: existing(place, name) for name, place in (("test", test), ("val", val)) if place}
+    try:
+        train, held, tests, notes = _listings(root, others)
+    except OSError as error:
+        raise InputError(f"{root} must be readable; got {error.filename!r}: {error.strerror}.") from None
+    return image_bundle(train, tests, held, how, notes)
+
+
+def _listings(root: Path, given: dict[str, Path]) -> tuple[Listing, Listing | None, dict[str, Listing], list[str]]:
+    """The training images, the validation images, the test sets, and a note if these were found by their names."""
     if not root.is_dir():
         raise InputError(f"path must be a folder with a sub-folder of images per class; got the file {root}.")
     parts = _parts(root)
+    train = list_folder(parts.pop("train", root), "the data")
     notes = []
-    if parts:
-        there = " and ".join(p.name for p in parts.values() if p != parts["train"])
+    if train.source != str(root):
+        apart = " and ".join(part.name for part in parts.values())
         notes.append(
-            f"the training images are those in {parts['train'].name}" + (f"; {there} kept apart" if there else "")
+            f"the training images are those in {Path(train.source).name}" + (apart and f"; {apart} kept apart")
         )
-    chosen = {
-        "test": existing(test, "test") if test else parts.get("test"),
-        "val": existing(val, "val") if val else parts.get("val"),
-    }
-    listings = {name: list_folder(place, name) for name, place in chosen.items() if place is not None}
-    train = list_folder(parts.get("train", root), "the data")
-    held = listings.pop("val", None)
-    return image_bundle(train, listings, held, how, notes)
+    listings = {name: list_folder(place, name) for name, place in {**parts, **given}.items()}
+    return train, listings.pop("val", None), listings, notes
 
 
 def _parts(root: Path) -> dict[str, Path]:
     """The folders of a dataset that is divided already; empty if the sub-folders are classes."""
     found: dict[str, Path] = {}
     for entry in _visible(root):
-        if not entry.is_dir():
+        if not entry.is_dir(follow_symlinks=False):  # a link is looked at, and refused, where classes are listed
+            if entry.is_symlink():
+                return {}
             continue
         part = PARTS.get(entry.name.lower())
         if part is None or part in found or not any(e.is_dir() for e in _visible(entry.path)):
@@ -94,9 +102,9 @@ def list_folder(root: Path, what: str) -> Listing:
             continue
         before = len(names)
         names += _walk(entry, entry.name, inside, others, links)
-        labels += [entry.name] * (len(names) - before)
+        labels += [shown(entry.name)] * (len(names) - before)
         if len(names) == before:
-            empty.append(entry.name)
+            empty.append(shown(entry.name))
     if not names:
         images = sum(map(is_image, loose))
         got = f"{images} images beside each other" if images else "no images in sub-folders"
@@ -108,13 +116,15 @@ def list_folder(root: Path, what: str) -> Listing:
     notes = []
     if empty:
         notes.append(f"{_folders(empty)} of {root.name} without images left out: {', '.join(empty[:5])}")
-    if loose_images := [name for name in loose if is_image(name)]:
-        notes.append(f"{len(loose_images)} images of {root.name} in no class folder left out, first {loose_images[0]}")
+    if images_beside := [shown(name) for name in loose if is_image(name)]:
+        notes.append(
+            f"{len(images_beside)} images of {root.name} in no class folder left out, first {images_beside[0]}"
+        )
     if others:
         kinds = ", ".join(f"{count} {kind}" for kind, count in others.most_common(3))
         notes.append(f"{others.total()} files of {root.name} that are no images by their names left out ({kinds})")
     items = [f"{root}/{name}" for name in names]
-    return Listing(what, str(root), items, names, labels, lambda row: names[row], notes=notes)
+    return Listing(what, str(root), items, names, labels, lambda row: shown(names[row]), notes=notes)
 
 
 def _folders(names: list[str]) -> str:
@@ -141,7 +151,7 @@ def _walk(
     elif is_image(entry.name):
         yield name
     else:
-        others[os.path.splitext(entry.name)[1].lower() or "without ending"] += 1
+        others[shown(os.path.splitext(entry.name)[1].lower()) or "without ending"] += 1
 
 
 def _refuse_twice(links: dict[str, str], names: list[str], inside: Inside) -> None:

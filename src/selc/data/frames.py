@@ -37,6 +37,9 @@ def split_frame(frame: Any, label: str | None) -> tuple[Any, list[Any]]:
 
 def frame_numbers(frame: Any, names: Sequence[Any]) -> Numbers:
     """Columns as numbers [N, D], or an error that names those that are none."""
+    if not names or len(set(names)) < len(names):
+        got = "one name twice" if names else "none"
+        raise InputError(f"a DataFrame must have columns of numbers, each with a name of its own; got {got}.")
     columns = [np.asarray(frame[name].to_numpy()) for name in names]
     out: Numbers = np.empty((len(frame), len(names)))
     wrong = []

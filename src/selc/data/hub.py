@@ -69,6 +69,8 @@ class _HubTable(ArrowTable):
     """The rows of a dataset as Arrow hands them out; names of classes come from its features."""
 
     def __init__(self, part: Any, name: str) -> None:
+        if not hasattr(part, "__getitem__"):
+            raise InputError(f"a dataset must give rows by number; got the stream {name!r}. Load it without streaming.")
         # In this format images stay as they are stored: bytes, or the path of a file.
         rows = part.with_format("arrow")[:]
         super().__init__(rows, f"the {name} part of the dataset", lambda: content_digest(rows), files=True)

@@ -121,8 +121,9 @@ def image_bundle(
             *notes_on(first.labels, first.classes),
             *skipped_note(skipped),
         ],
+        skipped=skipped,
         recipe=suits(len(first.labels), side),
-        digest=digest_of([(each.found.digest, each.ids) for each in everything]),
+        digest=digest_of(first.classes, [(each.found.digest, each.ids, each.labels.tolist()) for each in everything]),
     )
 
 

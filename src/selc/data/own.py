@@ -48,7 +48,7 @@ def existing(path: str, option: str) -> Path:
     if not path:
         raise InputError(f"{option} must be the path of your data; got none. It may be {ACCEPTED}.")
     place = Path(os.path.abspath(Path(path).expanduser()))
-    if not place.exists():
+    if not os.path.exists(place):  # unlike its namesake, it raises nothing
         raise InputError(f"{option} must be a path that exists; got {path!r}, and there is nothing at {place}.")
     return place
 

@@ -209,7 +209,7 @@ def _names(classes: tuple[str, ...], count: int) -> tuple[str, ...]:
 
 
 def _with_classes(outcome: Outcome, classes: tuple[str, ...]) -> Outcome:
-    outcome.classes = classes  # type: ignore[attr-defined]
+    outcome.classes = classes
     return outcome
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from selc.data import DATASETS, Bundle
 from selc.errors import RunFolderError
+from selc.files import write_json
 from selc.methods import Method
 from selc.methods import create as create_method
 from selc.methods.watch import found
@@ -50,6 +51,8 @@ def execute(
         noise = draw_noise(config.noise.name, bundle.labels, C, seed, config.noise.options, supply=supply)
     job.check(noise.labels)
     run = RunFolder.create(out, config, noise, bundle.true, bundle.classes, bundle.ids, bundle.digest, target)
+    if bundle.notes or bundle.skipped:
+        write_json(run.path / "data.json", {"notes": list(bundle.notes), "skipped": [list(s) for s in bundle.skipped]})
     job.go(run, progress)
     return run
 

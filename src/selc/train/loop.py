@@ -81,7 +81,7 @@ class Stage:
         record = Record(len(data), data.num_classes, device, folder)
         # A stage that goes on from another's state also goes on with its order and its random draws.
         seed = seed_of(plan.seed, self.number if self.begin is None else self.begin.outcome.stage)
-        shard = deal(len(data), seed, plan.shards)
+        shard = deal(len(data), seed, plan.shards, data.labels.hard if plan.stratified else None)
         shard_here = shard.to(device)
 
         def order_of(rows: Tensor | None) -> Order:

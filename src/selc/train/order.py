@@ -17,10 +17,13 @@ from selc.core.seeding import generator
 from selc.errors import InputError
 
 
-def deal(num_rows: int, seed: int, shards: int) -> Tensor:
-    """The shard of each row, [N]; sizes differ by at most one."""
+def deal(num_rows: int, seed: int, shards: int, labels: Tensor | None = None) -> Tensor:
+    """The shard of each row, [N]; sizes differ by at most one, with ``labels`` also those of each class."""
+    rows = torch.randperm(num_rows, generator=generator("deal", seed))
+    if labels is not None:
+        rows = rows[labels.cpu()[rows].argsort(stable=True)]
     shard = torch.empty(num_rows, dtype=torch.int64)
-    shard[torch.randperm(num_rows, generator=generator("deal", seed))] = torch.arange(num_rows) % shards
+    shard[rows] = torch.arange(num_rows) % shards
     return shard
 
 
@@ -72,7 +75,7 @@ class Order:
             for k, mine in enumerate(self.pieces)
         ]
         if self.strata is not None:
-            mixed = [mine[evenly_by_class(self.strata[mine])] for mine in mixed]
+            mixed = [mine[evenly_by_class(self.strata[mine], k / len(mixed))] for k, mine in enumerate(mixed)]
         order = torch.cat(mixed)[self.evenly].to(device)
         batches = list(torch.split(order, batch_size))
         if batch_size > 1 and len(batches) > 1 and len(batches[-1]) == 1:
@@ -80,12 +83,13 @@ class Order:
         return batches
 
 
-def evenly_by_class(labels: Tensor) -> Tensor:
-    """An order in which each class comes at an even pace."""
+def evenly_by_class(labels: Tensor, phase: float) -> Tensor:
+    """An order in which each class comes at an even pace; shards with other phases have its rows in between."""
     by_class = labels.argsort(stable=True)
     sizes = torch.bincount(labels)
-    rank = torch.arange(len(labels)) - (sizes.cumsum(0) - sizes)[labels[by_class]]
-    place = (rank + 0.5) / sizes[labels[by_class]]
+    label = labels[by_class]
+    rank = torch.arange(len(labels)) - (sizes.cumsum(0) - sizes)[label]
+    place = (rank + (label / len(sizes) + phase) % 1) / sizes[label]
     return by_class[place.argsort(stable=True)]
 
 
