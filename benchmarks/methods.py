@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from selc.methods import METHODS, create
-from selc.train import Plan
 from selc.types import accuracies
-from suite import arguments_for, load, run_all, train
+from suite import arguments_for, load, plan_for, run_all, train
 
 RESULTS = Path(__file__).parent / "results" / "methods.jsonl"
 CELLS = [
@@ -53,8 +52,7 @@ def run(job: Job, folder: str | None) -> dict[str, Any]:
     from sklearn.metrics import average_precision_score, roc_auc_score
 
     cell = load(job.data, job.noise, job.seed, folder)
-    settings = {"epochs": EPOCHS[job.data], "lr": 0.02, "seed": job.seed}
-    plan = Plan(schedule="constant", weight_decay=0.0, threads=1, device="cpu", **settings)
+    plan = plan_for(EPOCHS[job.data], 0.02, job.seed)
     began = time.process_time()
     outcome = train(cell, create(job.method), plan)
     seconds = time.process_time() - began

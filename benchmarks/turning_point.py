@@ -23,8 +23,7 @@ from typing import Any
 from selc.core.turning import noise_rate, turning_point
 from selc.methods import CE, SELC
 from selc.methods.watch import found
-from selc.train import Plan
-from suite import LABELLINGS, TABLES, arguments_for, load, run_all, train
+from suite import LABELLINGS, TABLES, arguments_for, load, plan_for, run_all, train
 
 RESULTS = Path(__file__).parent / "results" / "turning_point.jsonl"
 ELSEWHERE = (*TABLES, "pixels")
@@ -71,8 +70,7 @@ def jobs() -> Iterator[Job]:
 def run(job: Job, folder: str | None, tables: str | None) -> dict[str, Any]:
     """Train, and say everything that the tables need."""
     cell = load(job.data, job.noise, job.seed, folder, tables)
-    settings = {"epochs": EPOCHS[job.data], "lr": job.lr, "seed": job.seed}
-    plan = Plan(schedule="constant", weight_decay=0.0, threads=1, device="cpu", **settings)
+    plan = plan_for(EPOCHS[job.data], job.lr, job.seed)
     began = time.process_time()
     more: dict[str, Any] = {}
     if job.method == "ce":

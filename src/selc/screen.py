@@ -165,8 +165,12 @@ def show_summary(run: RunFolder) -> None:
         lines["wrong labels"] = between(summary["noise_rate"])
     if "corrections_right" in summary:
         lines["changes right"] = between(summary["corrections_right"])
+    if "actions" in summary:
+        actions = summary["actions"]
+        lines["what to do"] = f"relabel {actions['relabel']:,}, review {actions['review']:,}, keep {actions['keep']:,}"
     lines["training time"] = f"{summary['seconds_training']:.1f} s"
     lines["corrected labels"] = str(run.path / "corrected_labels.csv")
+    lines["findings"] = str(run.path / "label_issues.csv")
     lines["model"] = str(run.path / "model.safetensors")
     for name, text in lines.items():
         print(f"{name:<18}{text}")

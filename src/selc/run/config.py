@@ -64,15 +64,16 @@ class Config(BaseModel):
         data = settings.pop("data", "digits")
         chosen = _choice(DATASETS, {"name": data} if isinstance(data, str) else data, "digits")
         recipe = recipe or RECIPES[chosen["name"]]
-        resolved = {
+        labels = _labels(settings.pop("labels", {}))
+        resolved: dict[str, Any] = {
             "data": chosen,
-            "labels": _labels(settings.pop("labels", {})),
+            "labels": labels,
             "noise": _choice(NOISES, settings.pop("noise", {}), "none"),
             "method": _choice(METHODS, settings.pop("method", {}), "selc"),
             "net": _choice(NETS, settings.pop("net", {}), recipe.net),
             "train": resolve_plan(settings.pop("train", {}), recipe),
         }
-        if resolved["labels"].path and resolved["noise"]["name"] != "none":
+        if labels.path and resolved["noise"]["name"] != "none":
             raise ConfigError(
                 "--labels and --noise must not come together: noise would be drawn on the corrected labels; got both. "
                 "Leave one out."

@@ -9,6 +9,7 @@ metrics.jsonl           one line per epoch
 stage-K/                checkpoint and recorded losses of each stage
 model.safetensors       the trained weights, for plain PyTorch
 corrected_labels.csv    one row per sample
+label_issues.csv        one row per sample: label quality, suggestion, what to do (and .parquet, with pyarrow)
 targets.safetensors     soft targets and the network's probabilities
 summary.json            the results; it is written last and says that the run is finished
 """
@@ -33,10 +34,12 @@ from torch import Tensor
 
 import selc
 from selc.core.store import Store
+from selc.core.turning import Turn
 from selc.errors import RunFolderError
 from selc.files import read_json, read_tensors, write_json, write_tensors, write_text, write_whole
 from selc.noise import Noise
 from selc.run.config import Config
+from selc.run.findings import Findings, as_csv, as_parquet, find
 from selc.types import Outcome, Pass
 
 # What a run that was killed before it began may have left.
@@ -192,7 +195,7 @@ class RunFolder:
     def write_metrics(self) -> None:
         write_text(self.path / "metrics.jsonl", "".join(json.dumps(e) + "\n" for e in self.history()))
 
-    def write_results(self, outcome: Outcome, summary: dict[str, Any]) -> None:
+    def write_results(self, outcome: Outcome, summary: dict[str, Any], findings: Findings) -> None:
         """Write what the run was for; the summary last."""
         write_tensors(self.path / "model.safetensors", {k: v.clone() for k, v in outcome.model.state_dict().items()})
         target = outcome.target.full().cpu()
@@ -202,10 +205,26 @@ class RunFolder:
         write_text(
             self.path / "corrected_labels.csv", labels_csv(self.ids, self.given, corrected, target, self.classes)
         )
+        self.write_findings(findings)
         self.write_metrics()
         write_json(self.path / "summary.json", summary)
         for stage in self.stages():
             shutil.rmtree(stage / "snapshots", ignore_errors=True)  # there is nothing left to step back for
+
+    def write_findings(self, findings: Findings) -> None:
+        columns = findings.columns(self.ids, self.classes)
+        write_text(self.path / "label_issues.csv", as_csv(columns))
+        if (parquet := as_parquet(columns)) is not None:
+            write_whole(self.path / "label_issues.parquet", lambda path: path.write_bytes(parquet))
+
+    def findings(self) -> Findings:
+        """The rows of label_issues.csv, of the finished run, worked out from what the folder holds."""
+        summary, tables = self.summary, read_tensors(self.path / "targets.safetensors")
+        turn = Turn(**summary["turning_point"]) if "turning_point" in summary else None
+        rate = summary.get("noise_rate")
+        noise = None if rate is None else (rate["estimate"], rate["low"], rate["high"])
+        losses = self.records().losses
+        return find(losses, tables["target"], tables["probs"], self.given, tables["corrected"], turn, noise)
 
     def _check_finished(self) -> None:
         if not self.finished:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from selc.core.turning import noise_rate
 from selc.data import DATASETS, Bundle
 from selc.errors import RunFolderError
 from selc.files import write_json
@@ -21,6 +22,7 @@ from selc.noise import draw_noise
 from selc.noise.base import digest_of, measured
 from selc.run.config import ARRAYS, Config
 from selc.run.estimates import estimates
+from selc.run.findings import ACTIONS, Findings, find
 from selc.run.folder import RunFolder
 from selc.run.labels import corrected_by
 from selc.run.teacher import supply_for
@@ -129,7 +131,10 @@ def train_into(
     trainer = Trainer(plan, net, tests=tests, val=val, folder=run.path, fingerprint=fingerprint, progress=watched)
     outcome = trainer.fit(method, data)
     if not run.finished:
-        run.write_results(outcome, summarise(run, outcome, plan, time.perf_counter() - began))
+        summary = summarise(run, outcome, plan, time.perf_counter() - began)
+        findings = findings_of(run, outcome)
+        summary["actions"] = dict(zip(ACTIONS, torch.bincount(findings.action, minlength=3).tolist(), strict=True))
+        run.write_results(outcome, summary, findings)
     return outcome
 
 
@@ -157,6 +162,14 @@ def summarise(run: RunFolder, outcome: Outcome, plan: Plan, seconds: float) -> d
         summary["right_before"] = float((given == true).float().mean())
         summary["right_after"] = float((corrected == true).float().mean())
     return summary
+
+
+def findings_of(run: RunFolder, outcome: Outcome) -> Findings:
+    """What to do with each sample, by what the run knows at its end."""
+    turn = found(run.history())
+    noise = None if turn is None else noise_rate(turn, len(run.given))
+    target, probs = outcome.target.full().cpu(), outcome.probs.full().cpu()
+    return find(outcome.losses, target, probs, run.given, outcome.corrected_labels.cpu(), turn, noise)
 
 
 class _Watched(Progress):
