@@ -89,8 +89,8 @@ def find(
 
     A change that the run trusts is ``relabel`` for the samples with the worst labels of each class, as many as are
     wrong by the lower half of the estimate's interval. As many as may be wrong by its upper end are at least
-    ``review``, and so is every change that was not made. Each class has its part by the share of its labels that the run disbelieves,
-    so that a rare class is not judged by the frequent ones.
+    ``review``, and so is every change that was not made. Each class has its part by the share of its labels that the
+    run disbelieves, so that a rare class is not judged by the frequent ones.
     """
     confidence, suggested = target.max(dim=1)
     quality = label_quality(losses, target, given, turn)
