@@ -55,10 +55,10 @@ def plan_for(epochs: int, lr: float, seed: int) -> Plan:
     return Plan(epochs=epochs, lr=lr, seed=seed, **plain)
 
 
-def train(cell: Cell, method: Method, plan: Plan, tests: bool = True) -> Outcome:
+def train(cell: Cell, method: Method, plan: Plan, tests: bool = True, data: TrainSet | None = None) -> Outcome:
     shape = tuple(cell.x.shape[1:])
     trainer = Trainer(plan, lambda k: create_net(cell.net, k, shape), tests=cell.tests if tests else None)
-    return trainer.fit(method, cell.data)
+    return trainer.fit(method, data or cell.data)
 
 
 def load(data: str, noise: str, seed: int, folder: str | None, tables: str | None = None) -> Cell:
