@@ -2,8 +2,8 @@
 
 Five-fold self-confidence is what confident learning starts from: five trainings, each judging the rows that it has not
 seen, with as many epochs as the SELC run, and with fewer (the best number is chosen with hindsight, in its favour).
-Same network and settings for all (MLP 512-512, SGD 0.02 and momentum 0.9, constant rate, batch 128). For each: AUROC and
-average precision of finding the wrong labels, and processor time; for SELC also the zones. Resumable: a line per job.
+Same network and settings for all (MLP 512-512, SGD 0.02 and momentum 0.9, constant rate, batch 128). For each: AUROC
+and average precision of finding the wrong labels, and processor time; for SELC also the zones. Resumable.
 """
 
 from __future__ import annotations
