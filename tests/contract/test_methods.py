@@ -22,6 +22,12 @@ QUICK: dict[str, dict[str, Any]] = {
     "selc+": {"start": 2},
     "plc": {"warm_up": 2, "window": 2},
     "co-teaching": {"ramp": 2},
+    "dac": {"warm_up": 2},
+    "seal": {"iterations": 1},
+    "pencil": {"start": 2, "freeze": 4},
+    "crust": {"start": 2},
+    "truncated-gce": {"start": 2, "every": 1},
+    "m-correction": {"start": 2},
 }
 every_method = pytest.mark.parametrize("name", METHODS)
 

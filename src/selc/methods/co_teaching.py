@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 from torch import Tensor, nn
 
-from selc.core.loss import soft_cross_entropy
+from selc.core.loss import log_softmax, soft_cross_entropy
 from selc.errors import ConfigError
-from selc.methods.base import METHODS, Method, Net
-from selc.methods.parts import Pair
-from selc.types import Batch
+from selc.methods.base import METHODS, Method, Net, Train
+from selc.methods.parts import Pair, epochs_of
+from selc.methods.watch import estimated_rate
+from selc.types import Batch, Outcome, TrainSet
+
+Rate = float | Literal["auto"]
 
 
 @METHODS.register("co-teaching")
@@ -20,32 +24,94 @@ class CoTeaching(Method):
         keep = 1 - forget_rate min(epoch / ramp, 1)
         L = mean CE(net 1, small of net 2) + mean CE(net 2, small of net 1)
 
+    ``forget_rate`` should be near the noise rate; ``"auto"`` estimates that from a short training with CE (see
+    `estimated_rate`). ``ramp`` is a number of epochs, or a share of them if below 1.
+
     Deviations: the mean is taken once (the authors' code divides by the number of kept samples twice), training
-    begins with epoch 0, the ramp is the paper's (their code spreads it over ramp - 1 epochs), and predictions are the
-    mean of the two networks'. ``forget_rate`` should be near the noise rate, which the method cannot find by itself.
+    begins with epoch 0, the ramp is the paper's (their code spreads it over ramp - 1 epochs), predictions are the
+    mean of the two networks', and at least one sample is kept.
     """
 
     family = "two networks"
+    needs = "noise rate (estimated)"
+    cost = 2.3
+    epochs: int = 200  # of the run, as ``check`` hears it; until then the published number
 
-    def __init__(self, *, forget_rate: float = 0.2, ramp: int = 10) -> None:
+    def __init__(self, *, forget_rate: Rate = "auto", ramp: float = 10) -> None:
         super().__init__()
-        if not 0 <= forget_rate < 1:
-            raise ConfigError(
-                f"forget_rate must be in [0, 1); got {forget_rate}. It is the share of samples to leave out."
-            )
-        if ramp < 1:
-            raise ConfigError(f"ramp must be at least 1 epoch; got {ramp}. The paper uses 10.")
-        self.forget_rate, self.ramp = forget_rate, ramp
+        self.forget_rate, self.ramp = check_rate(forget_rate, "forget_rate"), check_ramp(ramp)
 
     def build(self, net: Net, num_classes: int) -> nn.Module:
         return Pair(net(num_classes), net(num_classes))
 
+    def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
+        self.epochs = epochs
+        return never_reached(self.ramp, epochs)
+
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         losses = soft_cross_entropy(outputs, batch.target)  # [2, B]
-        forget = self.forget_rate * min(int(batch.clock) / self.ramp, 1.0)
-        keep = max(1, int((1 - forget) * losses.shape[1]))  # never nobody
-        small = losses.detach().argsort(dim=1, stable=True)[:, :keep]
-        return losses.gather(1, small.flip(0)).mean(dim=1).sum()
+        share = kept_share(self.forget_rate, epochs_of(self.ramp, self.epochs), int(batch.clock))
+        return exchanged(losses, max(1, int(share * losses.shape[1])))  # never nobody
 
     def log_probs(self, outputs: Tensor) -> Tensor:
-        return super().log_probs(outputs).logsumexp(dim=0) - math.log(2)
+        return mean_of_two(outputs)
+
+    def fit(self, data: TrainSet, train: Train) -> Outcome:
+        if isinstance(self.forget_rate, str):
+            return train(CoTeaching(forget_rate=known_rate(self.forget_rate, data, train), ramp=self.ramp), data)
+        return train(self, data)
+
+
+def check_rate(rate: Rate, name: str) -> Rate:
+    if rate == "auto" or (not isinstance(rate, str) and 0 <= rate < 1):
+        return rate
+    raise ConfigError(f"{name} must be in [0, 1) or 'auto'; got {rate!r}. It is the share of samples to leave out.")
+
+
+def check_ramp(ramp: float) -> float:
+    if not ramp > 0:
+        raise ConfigError(f"ramp must be above 0, a share of the epochs or a number of them; got {ramp}.")
+    return ramp
+
+
+def never_reached(ramp: float, epochs: int) -> str | None:
+    """A sentence if the training is over before the forget rate has its value."""
+    if epochs_of(ramp, epochs) < epochs:
+        return None
+    return f"the forget rate is reached after {ramp:g} epochs, and there are {epochs}. Train longer, or lower ramp."
+
+
+def known_rate(rate: Rate, data: TrainSet, train: Train) -> float:
+    """A given share of wrong labels, or an estimate of it, which costs a short training.
+
+    The estimate stays at or below 1 - 1 / C: with more, the given labels would be worse than a guess.
+    """
+    if not isinstance(rate, str):
+        return rate
+    return min(estimated_rate(data, train)[0], 1 - 1 / data.num_classes)
+
+
+def kept_share(forget_rate: Rate, ramp: int, epoch: int) -> float:
+    """The share of samples to learn from. A rate that is not known yet ("auto") forgets nobody."""
+    forget = 0.0 if isinstance(forget_rate, str) else forget_rate
+    return 1 - forget * min(epoch / max(ramp, 1), 1.0)
+
+
+def exchanged(losses: Tensor, keep: Tensor | int, among: Tensor | None = None) -> Tensor:
+    """Each network's mean loss over the ``keep`` samples with the smallest loss of the other; the two are summed.
+
+    ``losses`` are [2, B]; ``among`` [B] says which samples may be kept, and ``keep`` is at most their number. Nobody
+    kept gives a loss of zero.
+    """
+    known = losses.detach()
+    if among is not None:
+        known = known.masked_fill(~among, math.inf)
+    rank = known.argsort(dim=1, stable=True).argsort(dim=1)
+    kept = (rank < keep).flip(0)
+    total = losses.where(kept, losses.new_zeros(())).sum()
+    return total / (keep.clamp_min(1) if isinstance(keep, Tensor) else max(keep, 1))
+
+
+def mean_of_two(outputs: Tensor) -> Tensor:
+    """Log of the mean of two networks' probabilities; outputs are [2, B, C]."""
+    return log_softmax(outputs).logsumexp(dim=0) - math.log(2)

@@ -1,0 +1,175 @@
+"""RSL against its published quotas, written out class by class, and the stages around them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from selc.errors import ConfigError
+from selc.methods import CE, create
+from selc.methods.rsl import RSL, estimated, given_for, quotas, smallest
+from selc.types import Seen, TrainSet
+from tests.helpers import close, one_hot64, random_labels, random_targets, rng, train_set
+from tests.methods.test_co_teaching import Asked, Stages, outcome, table, turned
+
+N, C = 60, 4
+LABELS = random_labels(N, C, seed=0)
+DATA = train_set(LABELS, C)
+
+
+def literal_quotas(n: list[int], eta: list[float], p: list[float], beta: float, gamma_index: int) -> list[float]:
+    """The authors' loop over classes: gamma is 1, the mean of 1 and max z / min z, or the latter."""
+    prop = [max(1 - (1 + beta) * e, (1 - beta) * (1 - e)) for e in eta]
+    available = [prop[i] * n[i] for i in range(len(n))]
+    z = [available[i] / p[i] for i in range(len(n))]
+    gammas = [1, (1 + max(z) / min(z)) / 2, max(z) / min(z)]
+    return [min(gammas[gamma_index] * min(z) * p[i], available[i]) for i in range(len(n))]
+
+
+@pytest.mark.parametrize(("balance", "gamma_index"), [(0.0, 0), (0.5, 1), (1.0, 2)])
+@pytest.mark.parametrize("seed", range(4))
+def test_quotas_are_the_published_ones(seed: int, balance: float, gamma_index: int) -> None:
+    n = torch.randint(20, 400, (C,), generator=rng(seed))
+    eta = 0.7 * torch.rand(C, generator=rng(seed + 10), dtype=torch.float64)
+    prior = random_targets(1, C, seed=seed)[0].double()
+    expected = literal_quotas(n.tolist(), eta.tolist(), prior.tolist(), 0.2, gamma_index)
+    assert quotas(n, eta, prior, 0.2, balance).tolist() == [int(q + 1e-9) for q in expected]
+
+
+def test_uniform_noise_on_balanced_classes_gives_equal_quotas() -> None:
+    """The authors' CIFAR-10 with 36 % wrong labels: max(1 - 1.2 x 0.36, 0.8 x 0.64) = 0.568 of 4500."""
+    eta, prior = torch.full((10,), 0.36, dtype=torch.float64), torch.full((10,), 0.1, dtype=torch.float64)
+    assert quotas(torch.full((10,), 4500), eta, prior, 0.2, 0.5).tolist() == [2556] * 10
+
+
+def test_the_two_bounds_on_the_share_change_places_at_half_noise() -> None:
+    """By hand: at eta 0.25 it is 1 - 1.2 x 0.25 = 0.7, at eta 0.75 it is 0.8 x 0.25 = 0.2."""
+    prior = torch.tensor([0.5, 0.5], dtype=torch.float64)
+    eta = torch.tensor([0.25, 0.75], dtype=torch.float64)
+    assert quotas(torch.tensor([10, 10]), eta, prior, 0.2, 1.0).tolist() == [7, 2]
+
+
+def test_a_class_without_samples_has_no_quota_and_does_not_stop_the_others() -> None:
+    n, eta = torch.tensor([100, 0, 50]), torch.zeros(3, dtype=torch.float64)
+    prior = torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)
+    found = quotas(n, eta, prior, 0.2, 1.0)
+    assert found.tolist() == [100, 0, 50]
+
+
+def test_every_class_that_is_there_keeps_a_sample() -> None:
+    prior = torch.tensor([0.5, 0.5], dtype=torch.float64)
+    found = quotas(torch.tensor([1, 1000]), torch.tensor([0.5, 0.0], dtype=torch.float64), prior, 0.2, 0.0)
+    assert found[0] == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_smallest_losses_of_each_class_are_kept(seed: int) -> None:
+    losses, quota = torch.rand(N, generator=rng(seed)), torch.tensor([3, 0, 7, 100])
+    expected = []
+    for c in range(C):
+        own = [i for i in range(N) if LABELS[i] == c]
+        expected += sorted(own, key=losses.tolist().__getitem__)[: int(quota[c])]
+    assert smallest(losses, LABELS, quota).tolist() == sorted(expected)
+
+
+def test_rates_and_shares_of_classes_are_read_off_the_epoch_after_the_peak() -> None:
+    """By hand: of class 0 a quarter is in dispute, of class 1 a half; the rate is 5/6 of the dispute among all."""
+    labels = torch.tensor([0] * 8 + [1] * 4)
+    guess = torch.tensor([0] * 6 + [1] * 2 + [1] * 2 + [0] * 2)
+    predictions = torch.stack([labels, labels, guess, labels]).to(torch.int16)
+    dispute = 4 / 12
+    first = outcome(random_targets(12, 2, seed=0), predictions=predictions, history=turned(dispute, dispute * 2 / 3))
+    eta, prior = estimated(first, train_set(labels, 2))
+    close(eta, torch.tensor([0.25, 0.5]) * 5 / 6)
+    close(prior, torch.tensor([9 / 14, 5 / 14]))
+
+
+def test_an_estimate_needs_only_the_rows_that_were_trained_on() -> None:
+    labels = torch.tensor([0, 0, 1, 1, 1])
+    predictions = torch.tensor([[-1, 0, 1, 1, 0]] * 3, dtype=torch.int16)
+    first = outcome(random_targets(5, 2, seed=0), predictions=predictions, history=turned(0.25, 0.25))
+    eta, prior = estimated(first, train_set(labels, 2))
+    close(eta, torch.tensor([0, 1 / 3]))
+    close(prior, torch.tensor([3 / 6, 3 / 6]))
+
+
+def stages(losses: Tensor) -> Stages:
+    def answer(number: int, asked: Asked) -> Any:
+        predictions = LABELS.repeat(len(losses), 1).masked_fill(losses.isnan(), -1).to(torch.int16)
+        history = turned(0.0, 0.0)
+        return outcome(random_targets(N, C, seed=number), losses=losses, predictions=predictions, history=history)
+
+    return Stages(answer)
+
+
+@pytest.mark.parametrize("held", [0, 9])
+def test_the_second_training_has_the_samples_with_the_smallest_mean_loss(held: int) -> None:
+    losses = torch.rand(5, N, generator=rng(1))
+    losses[:, :held] = torch.nan
+    rows = torch.arange(held, N) if held else None
+    data = TrainSet(DATA.inputs, DATA.labels, rows)
+    train, method = stages(losses), RSL(noise_rate=0.4)
+    method.fit(data, train)
+    first, second = train.asked
+    assert isinstance(first.method, CE)
+    assert second.method is method
+    assert second.model is None
+    left = list(range(held, N))
+    n = [sum(int(LABELS[i]) == c for i in left) for c in range(C)]
+    prior = [(count + 1) / (len(left) + C) for count in n]
+    quota = literal_quotas(n, [0.4] * C, prior, 0.2, 1)
+    mean, expected = losses.mean(dim=0).tolist(), []
+    for c in range(C):
+        expected += sorted((i for i in left if LABELS[i] == c), key=mean.__getitem__)[: int(quota[c] + 1e-9)]
+    assert second.data.rows is not None
+    assert second.data.rows.tolist() == sorted(expected)
+
+
+def test_the_first_training_is_watched_but_never_stopped() -> None:
+    train = stages(torch.rand(5, N, generator=rng(1)))
+    RSL().fit(DATA, train)
+    nothing = Seen(torch.rand(N), torch.ones(N, dtype=torch.bool), torch.rand(N))
+    history: list[dict[str, Any]] = []
+    for epoch in range(8):
+        history.append({"epoch": epoch})
+        assert not train.asked[0].stop(history, nothing, 8)
+    assert any("turning_point" in entry for entry in history)
+
+
+def test_clean_labels_are_all_kept() -> None:
+    train = stages(torch.rand(5, N, generator=rng(1)))
+    RSL(balance=1.0).fit(DATA, train)
+    rows = train.asked[1].data.rows
+    assert rows is not None
+    assert len(rows) >= N - C  # the estimate of the prior rounds a sample of a class away at most
+
+
+def test_kept_labels_are_believed_and_the_network_elsewhere() -> None:
+    p, rows = random_targets(N, C, seed=5), torch.tensor([2, 3, 50])
+    method = RSL()
+    method.setup(TrainSet(DATA.inputs, DATA.labels, rows))
+    expected = p.double()
+    expected[rows] = one_hot64(LABELS[rows], C)
+    close(method.belief(lambda fn=None: table(p)).full(), expected)
+    close(given_for(DATA, None, table(p)).full(), one_hot64(LABELS, C))
+
+
+def test_a_rate_may_be_given_for_each_class() -> None:
+    method = create("rsl", {"noise_rate": [0.1, 0.2, 0.3, 0.4]})
+    assert isinstance(method, RSL)
+    assert method.noise_rate == (0.1, 0.2, 0.3, 0.4)
+    assert method.check(DATA, 10, 8) is None
+    with pytest.raises(ConfigError, match="noise_rate must be one number, or one for each of the 4 classes"):
+        RSL(noise_rate=(0.1, 0.2)).check(DATA, 10, 8)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"noise_rate": 1.0}, {"noise_rate": (0.1, -0.2)}, {"noise_rate": "some"}, {"beta": 1.0}, {"balance": 1.5}],
+)
+def test_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        RSL(**options)
