@@ -28,6 +28,14 @@ QUICK: dict[str, dict[str, Any]] = {
     "crust": {"start": 2},
     "truncated-gce": {"start": 2, "every": 1},
     "m-correction": {"start": 2},
+    "joint-opt": {"begin": 2, "window": 2},
+    "lrt": {"update": 2, "start": 1, "interval": 2, "window": 2},
+    "nlnl": {"window": 2, "cut": 0.4, "negatives": 3},
+    "self": {"patience": 2, "iterations": 2},
+    "confident-learning": {"folds": 2},
+    "co-teaching+": {"ramp": 2},
+    "iterative-cv": {"ramp": 2},
+    "selfie": {"warm_up": 2},
 }
 every_method = pytest.mark.parametrize("name", METHODS)
 

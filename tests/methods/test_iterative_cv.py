@@ -101,7 +101,7 @@ def literal(train: Stages, iterations: int, symmetric: bool) -> tuple[set[int], 
             if rate is None:
                 rate = rate_of(len(right) / len(theirs), C)
             ratio = min(2, rate / (1 - rate))
-            by_loss = sorted(theirs, key=lambda i: float(p[i, LABELS[i]]))  # noqa: B023
+            by_loss = sorted(theirs, key=lambda i: float(p[i, LABELS[i]]))
             found |= set(right)
             gone |= set(by_loss[: int(ratio * len(right))]) if symmetric else set()
         selected |= found
@@ -112,7 +112,7 @@ def literal(train: Stages, iterations: int, symmetric: bool) -> tuple[set[int], 
 
 
 @pytest.mark.parametrize("symmetric", [True, False])
-@pytest.mark.parametrize("iterations", [1, 3])
+@pytest.mark.parametrize("iterations", [1, 2])
 def test_samples_whose_label_the_other_half_predicts_are_selected(iterations: int, symmetric: bool) -> None:
     train = Stages(lambda number, _: outcome(judge(number)))
     method = IterativeCV(iterations=iterations, cv_epochs=0.25, ramp=3, symmetric=symmetric)
@@ -251,7 +251,6 @@ def test_half_as_many_candidates_as_selected_samples_join_at_most_and_others_in_
         method.end_epoch(epoch, lambda fn=None: table(judge(0)))
         rows = method.select()
         assert rows is not None
-        assert torch.equal(rows, method.select() if method.select() is not None else rows)
         joined = sorted(set(rows.tolist()) - set(range(0, N, 2)))
         assert set(range(0, N, 2)) <= set(rows.tolist())
         assert len(rows) == len(set(rows.tolist())) == 45

@@ -108,7 +108,7 @@ def test_the_head_sees_the_first_channels_and_no_bias(k: int) -> None:
     model = nested_net()
     phi = model.features(X[:6]).double()
     w = model.head.weight.double()
-    expected = torch.stack([sum(w[:, j] * row[j] for j in range(k)) for row in phi])  # type: ignore[misc]
+    expected = torch.stack([sum(w[:, j] * row[j] for j in range(k)) for row in phi])
     close(model(X[:6], torch.tensor(k)), expected)
 
 
@@ -309,7 +309,7 @@ def test_a_batch_of_one_is_judged_and_learnt() -> None:
     model = pair()
     step = NestedCoTeaching(forget_rate=0.9).step(model.train(), batch(torch.tensor([4])))
     assert step.loss.isfinite()
-    step.loss.backward()  # type: ignore[no-untyped-call]
+    step.loss.backward()
     assert step.outputs is not None
     assert step.outputs.shape == (2, 1, C)
 

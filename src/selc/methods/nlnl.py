@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from dataclasses import replace
 from typing import Literal
 
@@ -19,7 +18,6 @@ from selc.types import Batch, Labels, Outcome, Sweep, TrainSet
 
 Stage = Literal["NL", "SelNL", "SelPL", "pseudo-1", "pseudo-2"]
 FIRST: tuple[Stage, ...] = ("NL", "SelNL", "SelPL")  # of one network
-PUBLISHED = 720  # epochs of each of these
 
 
 @METHODS.register("nlnl")
@@ -35,7 +33,7 @@ class NLNL(Method):
     The first three train one network, for the run's epochs each and at a constant rate; the others have ``pseudo`` of
     the epochs (a share below 1, else epochs). Samples weigh max count / count of their class.
 
-    Deviations: the stages keep the published proportions but are far shorter, and draw more classes for it; weights
+    Deviations: the stages keep the published proportions but are far shorter; weights
     average to one over a batch; log(1 - p) needs no clamp; a stage takes over the mean q of the one before, not its
     single epochs.
     """
@@ -54,7 +52,7 @@ class NLNL(Method):
         negatives: int | Literal["auto"] = "auto",
         cut: float = 0.5,
         window: int = 10,
-        pseudo: float = 480 / PUBLISHED,
+        pseudo: float = 480 / 720,  # epochs of a pseudo stage by those of each of the first three
     ) -> None:
         super().__init__()
         if negatives != "auto" and not (isinstance(negatives, int) and negatives >= 1):
@@ -123,14 +121,10 @@ class NLNL(Method):
         return method
 
     def _draws(self, num_classes: int) -> int:
-        """How many classes to draw: published are 1 for 10 classes in 720 epochs, and 110 for 100 classes.
-
-        A shorter training needs more, or classes get lost; as many more as it is shorter would be memorised.
-        """
+        """How many classes to draw: published are 1 for 10 classes and 110 for 100."""
         if isinstance(self.negatives, int):
             return self.negatives
-        most = round(1.1 * num_classes)
-        return most if num_classes > 10 else min(math.ceil(math.sqrt(PUBLISHED / max(self.epochs, 1))), most)
+        return 1 if num_classes <= 10 else round(1.1 * num_classes)
 
     def _learnable(self, data: TrainSet) -> Tensor:
         """The rows whose label had a mean probability of at least ``cut`` at the end of the stage before."""

@@ -47,7 +47,7 @@ class History(nn.Module):
 
 
 def epochs_of(value: float, epochs: int) -> int:
-    """A time given as a share of the epochs (below 1), or as a number of them: published schedules fit short runs so."""
+    """A time as a share of the epochs (below 1), or as a number of them: published schedules fit short runs so."""
     return round(value * epochs) if value < 1 else int(value)
 
 
