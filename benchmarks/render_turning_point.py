@@ -17,12 +17,12 @@ GRID = defaultdict(lambda: 9, digits=40)  # fixed pairs of a whole cell
 PLAN = defaultdict(lambda: 30, digits=60)  # epochs
 SEEN = ("segment", "satimage", "optdigits")
 SEEN_WORDS = (
-    "Three tables of the KEEL repository (30 epochs, one seed). The first version of the rule was set without them; the "
-    "rule for alpha was then chosen with these results in view, so they are no independent test:"
+    "Three tables of the KEEL repository (30 epochs, one seed). The first version of the rule was set without them; "
+    "the rule for alpha was then chosen with these results in view, so they are no independent test:"
 )
 UNSEEN_WORDS = (
-    "Data that nothing was chosen by (other tables of the KEEL repository; `pixels` are 5,000 CIFAR-10 images with a small "
-    "convolutional network; 30 epochs, one seed):"
+    "Data that nothing was chosen by (other tables of the KEEL repository; `pixels` are 5,000 CIFAR-10 images with a "
+    "small convolutional network; 30 epochs, one seed):"
 )
 Line = dict[str, Any]
 Cell = dict[str, list[Line]]  # method -> lines, one per seed (fixed: one per seed and pair)

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from selc.data.base import Bundle
 from selc.data.cache import digest_of
-from selc.data.features import FeatureInputs, Numbers, Scale, gaps
+from selc.data.coding import Cells, Coding, Texts, as_category, as_numbers, read_column
+from selc.data.csv_table import not_numeric
+from selc.data.features import FeatureInputs, Numbers, Scale
 from selc.data.image_set import skipped_note
 from selc.data.labels import bad_labels, checked_classes, encode, notes_on, tidied
 from selc.data.own import suits
@@ -29,7 +33,7 @@ from selc.types import EvalSet
 class _Rows(NamedTuple):
     """Rows that can be used, and what became of the others."""
 
-    x: Numbers
+    cells: dict[str, Numbers | Texts]
     labels: list[str]
     ids: list[str]
     repeats: bool  # whether the column of ids does not tell samples apart, so that they are row numbers
@@ -37,43 +41,109 @@ class _Rows(NamedTuple):
 
 
 def feature_bundle(train: Table, others: Mapping[str, Table], label: str, columns: Columns, skip_bad: bool) -> Bundle:
-    """Columns of numbers, scaled by the training rows; ``others`` are the test sets, and ``val``."""
+    """Columns of numbers and of categories, treated as the training rows say; ``others`` are test sets, and ``val``."""
     ids = existing_column(train, columns.id, "id_column") if columns.id else known_column(train, IDS)
     features = [name for name in train.names if name not in (label, ids, *columns.drop)]
     if not features:
         raise InputError(f"{train.name} must have columns of features beside {label!r}; got {listed(train.names)}.")
     known = train.classes(label)
-    first = _rows(train, "the data", label, ids, features, known, skip_bad)
+    first = _rows(train, "the data", label, ids, features, None, known, skip_bad)
     notes = []
     if first.repeats:
         if columns.id:
             raise repeating(train, columns.id)
         notes.append(f"column {ids!r} is no feature by its name, and repeats: samples are called by their rows")
     classes = known or checked_classes(first.labels, train.name)
-    scale = Scale.of(first.x)
+    coding = Coding.learnt(first.cells)
+    x = coding.apply(first.cells)
+    scale = Scale.of(x, coding.measured)
     rows = {
-        what: _rows(other, what, label_column_of(other, label), None, features, classes, skip_bad)
+        what: _rows(other, what, label_column_of(other, label), None, features, coding, classes, skip_bad)
         for what, other in others.items()
     }
     sets = {
-        what: EvalSet(FeatureInputs(scale.apply(part.x), scale, features), encode(part.labels, classes))
+        what: EvalSet(_inputs(coding.apply(part.cells), scale, coding), encode(part.labels, classes))
         for what, part in rows.items()
     }
     labels = encode(first.labels, classes)
     skipped = [sample for part in (first, *rows.values()) for sample in part.skipped]
     return Bundle(
-        inputs=FeatureInputs(scale.apply(first.x), scale, features),
+        inputs=_inputs(x, scale, coding),
         labels=labels,
         classes=classes,
-        shape=(len(features),),
+        shape=(x.shape[1],),
         tests={what: part for what, part in sets.items() if what != "val"},
         val=sets.get("val"),
         ids=first.ids,
-        notes=[*notes, *notes_on(labels, classes), *skipped_note(skipped)],
+        notes=[*notes, *_notes(coding, first.cells), *notes_on(labels, classes), *skipped_note(skipped)],
         skipped=skipped,
         recipe=suits(len(labels)),
         digest=digest_of([part.digest() for part in (train, *others.values())]),
     )
+
+
+def _inputs(x: Numbers, scale: Scale, coding: Coding) -> FeatureInputs:
+    return FeatureInputs(scale.apply(x), scale, coding.names, coding)
+
+
+def _notes(coding: Coding, cells: Cells) -> list[str]:
+    """What was made of columns that are no plain numbers."""
+    notes = []
+    if texts := [column.name for column in coding.categories]:
+        notes.append(f"{_columns(texts)} text: each value that repeats often enough is a feature")
+    if flagged := [column.name for column in coding.numbers if column.flag]:
+        count = sum(int(np.isnan(np.asarray(cells[name], dtype=np.float64)).sum()) for name in flagged)
+        notes.append(f"{_columns(flagged)} empty in {count} cells: the median stands there, and a feature says so")
+    return notes
+
+
+def _columns(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    named = ", ".join(map(repr, names[:5])) + more
+    return f"column {named} is" if len(names) == 1 else f"columns {named} are"
+
+
+def load_cells(
+    table: Table, texts: Sequence[str], features: Sequence[str], coding: Coding | None
+) -> tuple[dict[str, list[str]], dict[str, Numbers | Texts]]:
+    """Columns as text, and features as ``coding`` has them; where there is none yet, as the cells themselves show."""
+    categories = {column.name for column in coding.categories} if coding else set()
+    if not categories:  # most tables are all numbers: read them as such, and think again if they are not
+        try:
+            read, x = table.load(texts, features)
+        except InputError:
+            pass
+        else:
+            for k, name in enumerate(features):
+                _check_finite(x[:, k], name, table)
+            return read, {name: x[:, k] for k, name in enumerate(features)}
+    read, _ = table.load(list(dict.fromkeys([*texts, *features])), [])
+    cells: dict[str, Numbers | Texts] = {}
+    for name in features:
+        if coding is None:
+            column = read_column(name, read[name], table.where)
+        else:
+            column = _like_training(name, read[name], name in categories, table)
+        if column.dtype.kind == "f":
+            _check_finite(np.asarray(column, dtype=np.float64), name, table)
+        cells[name] = column
+    return {name: read[name] for name in texts}, cells
+
+
+def _check_finite(column: Numbers, name: str, table: Table) -> None:
+    if np.isinf(column).any():
+        row = int(np.flatnonzero(np.isinf(column))[0])
+        raise InputError(f"numbers must be finite; got {column[row]} in column {name!r} {table.where(row)}.")
+
+
+def _like_training(name: str, written: Sequence[str], category: bool, table: Table) -> Numbers | Texts:
+    texts: Texts = np.char.strip(np.asarray(written, dtype=np.str_))
+    if category:
+        return as_category(texts)
+    numbers, strange = as_numbers(texts)
+    if len(strange):
+        raise not_numeric([name], str(texts[strange[0]]), table.where(int(strange[0])))
+    return numbers
 
 
 def _rows(
@@ -82,25 +152,25 @@ def _rows(
     label: str,
     ids: str | None,
     features: Sequence[str],
+    coding: Coding | None,
     classes: tuple[str, ...] | None,
     skip_bad: bool,
 ) -> _Rows:
     """Read a table; leave out what is bad, or say so."""
     if missing := [name for name in features if name not in table.names]:
         raise InputError(f"{what} must have the columns of the data; got no {', '.join(map(repr, missing[:5]))}.")
-    texts, x = table.load([label] if ids is None else [label, ids], features)
+    texts, cells = load_cells(table, [label] if ids is None else [label, ids], features, coding)
     labels = tidied(texts[label])
     if own := table.classes(label):
         labels = named(labels, own)
-    bad = gaps(x, features, what, table.where, skip_bad)
-    bad |= bad_labels(labels, classes, what, table.where, skip_bad)
+    bad = bad_labels(labels, classes, what, table.where, skip_bad)
     kept = [row for row in range(len(labels)) if row not in bad]
     if not kept:
         raise InputError(f"{what} must have a row that can be used; got none in {table.name}.")
     repeats = ids is not None and len(set(texts[ids])) < len(labels)
     names = texts[ids] if ids is not None and not repeats else [str(row) for row in range(len(labels))]
     return _Rows(
-        x[kept] if bad else x,
+        {name: column[kept] for name, column in cells.items()} if bad else cells,
         [labels[row] for row in kept],
         [names[row] for row in kept],
         repeats,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,6 +11,9 @@ import torch
 from selc.data.arrays import ArrayInputs
 from selc.data.labels import Where
 from selc.errors import InputError
+
+if TYPE_CHECKING:
+    from selc.data.coding import Coding
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -22,25 +25,40 @@ class Scale(NamedTuple):
     std: Numbers
 
     @classmethod
-    def of(cls, x: Numbers) -> Scale:
-        std = x.std(axis=0)
+    def of(cls, x: Numbers, measured: int | None = None) -> Scale:
+        """The scale of rows [N, ...]; columns from ``measured`` on are 0 or 1 and stay as they are."""
+        mean, std = x.mean(axis=0), x.std(axis=0)
         # A column that never changes is left at zero; rounding must not blow it up.
         flat = std <= 1e-12 * np.abs(x).max(axis=0, initial=0.0)
-        return cls(x.mean(axis=0), np.where(flat, 1.0, std))
+        std = np.where(flat, 1.0, std)
+        if measured is not None:
+            mean[measured:], std[measured:] = 0.0, 1.0
+        return cls(mean, std)
 
     def apply(self, x: Numbers) -> torch.Tensor:
         return torch.from_numpy(((x - self.mean) / self.std).astype(np.float32))
 
 
 class FeatureInputs(ArrayInputs):
-    """Features [N, D], scaled; ``scale`` and ``columns`` say how, so that later rows can be treated alike."""
+    """Features [N, D], scaled; ``scale``, ``columns`` and ``coding`` say how, so that later rows are treated alike."""
 
-    def __init__(self, x: torch.Tensor, scale: Scale, columns: Sequence[str] = ()) -> None:
+    def __init__(
+        self, x: torch.Tensor, scale: Scale, columns: Sequence[str] = (), coding: Coding | None = None
+    ) -> None:
         super().__init__(x)
-        self.scale, self.columns = scale, tuple(columns)
+        self.scale, self.columns, self.coding = scale, tuple(columns), coding
 
     def to(self, device: torch.device) -> FeatureInputs:
-        return FeatureInputs(self.x.to(device), self.scale, self.columns)
+        return FeatureInputs(self.x.to(device), self.scale, self.columns, self.coding)
+
+    def state(self) -> dict[str, Any]:
+        """How rows become inputs: JSON, and numpy arrays under "arrays"."""
+        return {
+            "kind": "features" if self.coding is None else "table",
+            "columns": list(self.columns),
+            "coding": None if self.coding is None else self.coding.state(),
+            "arrays": {"mean": self.scale.mean, "std": self.scale.std},
+        }
 
 
 def gaps(x: Numbers, columns: Sequence[str], what: str, where: Where, skip_bad: bool) -> dict[int, str]:
