@@ -135,8 +135,8 @@ def page(lines: list[dict[str, Any]]) -> str:
         (__doc__ or "").split("\n\n", 1)[1].strip(),
         "",
         "Time is that of the processor relative to the SELC run. Means over seeds (number in brackets); the best of "
-        "each cell is bold. The epochs that label quality looks at, and the shares that bound the zones, were chosen with "
-        "seed 0 of these cells in view; the other seeds have the same rows and other networks.",
+        "each cell is bold. The epochs that label quality looks at and the shares that bound the zones were chosen "
+        "with seed 0 of these cells in view; the other seeds have the same rows and other networks.",
     ]
     for (data, noise), ways in grouped.items():
         text += ["", f"## {data}, {noise}", "", "| way | epochs | AUROC | AP | time |", "|---|---|---|---|---|"]

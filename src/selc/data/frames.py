@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from selc.data.coding import Coding, Texts, as_category, as_numbers, read_column
 from selc.data.csv_table import not_numeric
 from selc.data.features import Numbers, gaps
 from selc.data.table_columns import LABELS
@@ -55,6 +56,62 @@ def frame_numbers(frame: Any, names: Sequence[Any]) -> Numbers:
         raise not_numeric([str(names[k]) for k in wrong], example, "in the DataFrame")
     gaps(out, [str(name) for name in names], "the DataFrame", lambda row: f"in row {row}", skip_bad=False)
     return out
+
+
+def frame_cells(frame: Any, coding: Coding | None = None) -> dict[str, Numbers | Texts]:
+    """The columns of a DataFrame as numbers and categories: as ``coding`` has them, else as the cells show."""
+    names = list(frame.columns) if coding is None else list(coding.inputs)
+    by_text = {str(name): name for name in frame.columns}
+    if missing := [name for name in names if str(name) not in by_text]:
+        raise InputError(f"a DataFrame must have the columns of the training; got no {', '.join(map(repr, missing))}.")
+    if len(by_text) < len(frame.columns):
+        raise InputError("a DataFrame must have columns with a name of their own each; got one name twice.")
+    categories = {column.name for column in coding.categories} if coding else set()
+    cells: dict[str, Numbers | Texts] = {}
+    for name in map(str, names):
+        values = np.asarray(frame[by_text[name]].to_numpy())
+        if values.dtype.kind in "biuf" and name not in categories:
+            column: Numbers | Texts = values.astype(np.float64)
+        elif (numbers := _numbers(values)) is not None and name not in categories:
+            column = np.array(numbers, dtype=np.float64)
+        else:
+            texts: Texts = np.char.strip(np.array([_text(value) for value in values.tolist()], dtype=np.str_))
+            if values.dtype.kind in "mM":
+                texts = np.char.strip(values.astype(np.str_))
+            column = read_column(name, texts.tolist(), _row) if coding is None else _known(name, texts, categories)
+        if column.dtype.kind == "f" and np.isinf(np.asarray(column, dtype=np.float64)).any():
+            raise InputError(f"numbers must be finite; got infinity in column {name!r} of the DataFrame.")
+        cells[name] = column
+    return cells
+
+
+def is_plain(frame: Any) -> bool:
+    """Whether a DataFrame holds numbers alone, and no gaps: then it is an array with names."""
+    for name in frame.columns:
+        values = np.asarray(frame[name].to_numpy())
+        numbers = values if values.dtype.kind in "biuf" else _numbers(values)
+        if numbers is None or np.isnan(np.asarray(numbers, dtype=np.float64)).any():
+            return False
+    return True
+
+
+def _row(row: int) -> str:
+    return f"in row {row}"
+
+
+def _text(value: Any) -> str:
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):  # what compares with nothing
+        return ""
+    return "" if value != value else str(value)
+
+
+def _known(name: str, texts: Texts, categories: set[str]) -> Numbers | Texts:
+    if name in categories:
+        return as_category(texts)
+    numbers, strange = as_numbers(texts)
+    if len(strange):
+        raise not_numeric([name], str(texts[strange[0]]), _row(int(strange[0])))
+    return numbers
 
 
 def _numbers(values: np.ndarray[Any, Any]) -> list[float] | None:

@@ -46,7 +46,7 @@ def table(
     cache: str = "auto",
     cache_gb: float = 8.0,
 ) -> Bundle:
-    """Your table, CSV or Parquet: labels beside features, beside paths of images, or beside images themselves."""
+    """Your table, CSV or Parquet: labels beside numbers and categories, paths of images, or images themselves."""
     how = Reading(size, resize, augment, skip_bad, workers, cache, cache_gb)
     train = open_table(existing(path, "path"))
     tests = {"test": open_table(existing(test, "test"))} if test else {}
@@ -87,7 +87,7 @@ def _listing(table: Table, what: str, label: str, image: str, id_column: str) ->
     if inline is not None:
         items, names, digest = inline, [str(row) for row in range(len(labels))], table.digest()
     else:
-        items, names = _files(table, texts[image])
+        items, names = table_files(table, texts[image])
         digest = ""  # that of the files
     if id_column:
         names = texts[id_column]
@@ -99,7 +99,7 @@ def _listing(table: Table, what: str, label: str, image: str, id_column: str) ->
     return Listing(what, table.name, items, names, labels, table.where, digest, notes, classes)
 
 
-def _files(table: Table, paths: Sequence[str]) -> tuple[list[str], list[str]]:
+def table_files(table: Table, paths: Sequence[str]) -> tuple[list[str], list[str]]:
     """The files that a table names, and their paths from its folder."""
     folder = Path(table.name).parent
     inside = Inside(folder)

@@ -39,7 +39,7 @@ class Nested(Method):
 
     family = "compression"
     needs = "features and head"
-    cost = 1.4
+    cost = 1.3
 
     def __init__(self, *, sigma: Sigma = "auto", held_out: float = 0.1) -> None:
         super().__init__()
