@@ -33,9 +33,10 @@ QUICK: dict[str, dict[str, Any]] = {
     "nlnl": {"window": 2, "cut": 0.4, "negatives": 3},
     "self": {"patience": 2, "iterations": 2},
     "confident-learning": {"folds": 2},
-    "co-teaching+": {"ramp": 2},
-    "iterative-cv": {"ramp": 2},
-    "selfie": {"warm_up": 2},
+    "co-teaching+": {"ramp": 2, "warm_up": 2},
+    "nested-co-teaching": {"tune": 3.0, "lr": 0.5},
+    "selfie": {"warm_up": 1, "history": 2, "restarts": 1},
+    "iterative-cv": {"iterations": 2, "cv_epochs": 2, "ramp": 2},
 }
 every_method = pytest.mark.parametrize("name", METHODS)
 
