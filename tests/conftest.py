@@ -11,6 +11,18 @@ MAY_SKIP = {
     "tests/test_gpu.py::test_mixed_precision_on_a_gpu_records_finite_losses": "needs a GPU",
     "tests/own_data/test_hub.py::test_the_library_itself_hands_out_the_same": "needs the package datasets",
     "tests/own_data/test_real.py::test_real_jpegs_in_parquet_have_the_published_mean_and_deviation": "needs SELC_DATA",
+    **dict.fromkeys(
+        (
+            f"tests/test_review_browser.py::test_{name}"
+            for name in (
+                "twenty_are_judged_by_keyboard_undone_kept_over_a_reload_saved_and_applied",
+                "filters_mouse_and_search_do_what_they_say",
+                "names_of_files_and_classes_made_of_script_do_nothing",
+                "nothing_is_wider_than_the_window",
+            )
+        ),
+        "needs playwright and chromium",
+    ),
     "tests/test_embed.py::test_a_linear_probe_on_500_real_images_is_far_above_chance": "needs real data (SELC_DATA)",
     **dict.fromkeys(
         (

@@ -63,3 +63,22 @@ def test_labels_of_other_data_and_labels_with_noise_are_refused(corrected: Path,
     assert "must not come together" in sentence
     assert "config.toml" in refused("train", "moons", "--labels", str(tmp_path), "--out", str(tmp_path / "c"))
     assert not list(tmp_path.iterdir())
+
+
+def test_cleaned_labels_are_trained_on_without_the_samples_that_were_dropped(corrected: Path, tmp_path: Path) -> None:
+    first = RunFolder.open(corrected)
+    names = [first.classes[1 - k] for k in first.given.tolist()]  # every label the other way round
+    lines = ["sample_id,label,given_label,source"]
+    for row, name in enumerate(names):
+        given = first.classes[int(first.given[row])]
+        lines.append(f"{row},{'' if row < 5 else name},{given},{'dropped' if row < 5 else 'human'}")
+    (tmp_path / "cleaned.csv").write_text("\n".join(lines) + "\n")
+    out = tmp_path / "run"
+    cleaned = str(tmp_path / "cleaned.csv")
+    result = call("train", "moons", "--labels", cleaned, "--method", "ce", "--out", str(out), *QUICK)
+    assert result.exit_code == 0, result.output
+    second = RunFolder.open(out)
+    assert torch.equal(second.given[5:], 1 - first.given[5:])
+    assert bool(second.records().losses[:, :5].isnan().all()), "dropped samples must not be trained on"
+    assert not bool(second.records().losses[:, 5:].isnan().any())
+    assert "--soft" in refused("train", "moons", "--labels", cleaned, "--soft", "--out", str(tmp_path / "b"))

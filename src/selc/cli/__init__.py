@@ -10,6 +10,8 @@ import selc
 from selc.cli.embed import embed
 from selc.cli.listing import list_
 from selc.cli.noise import app as noise_app
+from selc.cli.report import figures, report
+from selc.cli.review import apply, review
 from selc.cli.train import demo, resume, train
 
 app = typer.Typer(
@@ -22,6 +24,10 @@ app.command()(demo)
 app.command()(train)
 app.command()(resume)
 app.command()(embed)
+app.command()(report)
+app.command()(figures)
+app.command()(review)
+app.command()(apply)
 app.command("list")(list_)
 app.add_typer(noise_app, name="noise")
 

@@ -42,7 +42,8 @@ def train(
         bool | None, typer.Option("--skip-bad", help="Go on without samples that cannot be read.")
     ] = None,
     labels: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Train on the labels that this finished run corrected.")
+        str | None,
+        typer.Option(metavar="RUN", help="Train on labels that a finished run corrected, or that `selc apply` wrote."),
     ] = None,
     soft: Annotated[bool, typer.Option("--soft", help="With --labels: on its soft targets.")] = False,
     method: Annotated[str | None, typer.Option(help="See `selc list methods`. (default: selc)")] = None,

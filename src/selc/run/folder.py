@@ -11,6 +11,7 @@ model.safetensors       the trained weights, for plain PyTorch
 corrected_labels.csv    one row per sample
 label_issues.csv        one row per sample: label quality, suggestion, what to do (and .parquet, with pyarrow)
 targets.safetensors     soft targets and the network's probabilities
+report.html, figures/   what `selc report` and `selc figures` write, review.html what `selc review` does
 summary.json            the results; it is written last and says that the run is finished
 """
 
@@ -64,6 +65,7 @@ class RunFolder:
         ids: Sequence[str] | None = None,
         digest: str = "",
         target: Tensor | None = None,
+        rows: Tensor | None = None,
     ) -> RunFolder:
         """Write what is known before the first batch. A folder that holds anything else is left alone."""
         run = cls(path)
@@ -76,6 +78,8 @@ class RunFolder:
         arrays = {"given": noise.labels.numpy(), "classes": np.array(classes, dtype=np.str_)}
         if true is not None:
             arrays["true"] = true.numpy()
+        if rows is not None:
+            arrays["rows"] = rows.numpy()
         if ids is not None:
             arrays["ids"] = np.array(ids, dtype=np.str_)
         write_whole(run.path / "noise.npz", lambda p: _save_npz(p, arrays))
@@ -117,6 +121,12 @@ class RunFolder:
         """The true labels, where they are known: to score a finished run, never to train."""
         labels = self._noise().get("true")
         return None if labels is None else torch.from_numpy(labels)
+
+    @property
+    def rows(self) -> Tensor | None:
+        """The rows to train on, where some were dropped by a person."""
+        rows = self._noise().get("rows")
+        return None if rows is None else torch.from_numpy(rows)
 
     @property
     def ids(self) -> list[str]:

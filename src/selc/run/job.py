@@ -44,15 +44,15 @@ def execute(
     for note in bundle.notes:
         (progress or Progress()).notice(note)
     C = len(bundle.classes)
-    target = None
+    target = rows = None
     if config.labels.path:
         corrected = corrected_by(config.labels, bundle)
-        noise, target = measured(bundle.labels, corrected.labels, C), corrected.target
+        noise, target, rows = measured(bundle.labels, corrected.labels, C), corrected.target, corrected.rows
     else:
         supply = supply_for(bundle, job.net, config.train, progress)
         noise = draw_noise(config.noise.name, bundle.labels, C, seed, config.noise.options, supply=supply)
     job.check(noise.labels)
-    run = RunFolder.create(out, config, noise, bundle.true, bundle.classes, bundle.ids, bundle.digest, target)
+    run = RunFolder.create(out, config, noise, bundle.true, bundle.classes, bundle.ids, bundle.digest, target, rows)
     if bundle.notes or bundle.skipped:
         write_json(run.path / "data.json", {"notes": list(bundle.notes), "skipped": [list(s) for s in bundle.skipped]})
     job.go(run, progress)
@@ -98,7 +98,7 @@ class _Job:
         run.check_data(self.bundle.digest, len(self.bundle.labels))
         soft = run.given_targets()
         labels = Labels(run.given if soft is None else soft, len(self.bundle.classes))
-        data = TrainSet(self.bundle.inputs, labels)
+        data = TrainSet(self.bundle.inputs, labels, run.rows)
         fingerprint = self.config.fingerprint(digest_of(labels.hard))
         tests = self.bundle.tests
         train_into(

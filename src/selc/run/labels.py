@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 from torch import Tensor
 
 from selc.data import Bundle
 from selc.errors import InputError
+from selc.run.cleaned import cleaned_labels, cleaned_table
 from selc.run.config import LabelSource
 from selc.run.folder import RunFolder
 
@@ -16,11 +18,17 @@ class Corrected(NamedTuple):
     """Labels of each row [N], and the soft targets [N, C] that they come from, if those are to be trained on."""
 
     labels: Tensor
-    target: Tensor | None
+    target: Tensor | None = None
+    rows: Tensor | None = None  # to train on; None: all
 
 
 def corrected_by(source: LabelSource, bundle: Bundle) -> Corrected:
-    """The labels that a finished run on the same data corrected."""
+    """The labels that a finished run on the same data corrected, or that `selc apply` wrote."""
+    if cleaned_table(Path(source.path)) is not None:
+        if source.kind == "soft":
+            raise InputError(f"--soft needs the soft targets of a run; got {source.path}, a table of cleaned labels.")
+        cleaned = cleaned_labels(source.path, bundle)
+        return Corrected(cleaned.labels, rows=cleaned.rows)
     run = RunFolder.open(source.path)
     if run.classes != bundle.classes or len(run.given) != len(bundle.labels):
         raise InputError(

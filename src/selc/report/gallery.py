@@ -1,0 +1,183 @@
+"""The most suspicious samples of a run, with what can be shown of them: pictures, or rows of numbers."""
+
+from __future__ import annotations
+
+import base64
+import io
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from selc.data import Bundle, ImageInputs
+from selc.data.arrays import ArrayInputs
+from selc.data.features import FeatureInputs
+from selc.errors import InputError, SelcError
+from selc.report.reading import Snapshot
+from selc.report.style import shortened
+from selc.run.config import ARRAYS, Choice
+from selc.run.findings import ACTIONS
+from selc.run.job import load
+
+SHOWN = 60  # samples on a page
+NOTHING_SUSPICIOUS = 12  # samples to look at where none is suspicious
+SIDE = 160  # pixels of a thumbnail; a larger image is made smaller
+CRISP = 64  # pixels up to which an image is shown as it is, each pixel a square
+COLUMNS = 8  # of a row of numbers
+_NAME = 120  # letters of a sample's name
+
+
+@dataclass(frozen=True)
+class Card:
+    """A sample of the gallery."""
+
+    row: int
+    name: str
+    given: str
+    suggested: str
+    quality: float
+    confidence: float
+    action: str
+    picture: str = ""  # a data URI
+    numbers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Samples in the order of suspicion, and a sentence if there is less to see than there should be."""
+
+    cards: list[Card] = field(default_factory=list)
+    suspicious: int = 0  # in all of the data
+    columns: tuple[str, ...] = ()  # names of the numbers
+    more_columns: int = 0
+    crisp: bool = False
+    remark: str = ""
+
+
+def gallery(run: Snapshot, count: int = SHOWN, data: str | None = None, bundle: Bundle | None = None) -> Gallery:
+    """The ``count`` most suspicious samples of a run.
+
+    The data are read again from where the run had them, or from the path ``data``, or are those of ``bundle``. If
+    they are not there any more, the samples are shown by name, and the remark says why.
+    """
+    found = run.verdicts
+    if found is None:
+        return Gallery(remark="No epoch has been saved yet, so no sample is suspicious so far.")
+    issues = found.is_issue
+    order = found.quality.argsort(stable=True)
+    suspects = order[issues[order]]
+    rows = (suspects if len(suspects) else order[:NOTHING_SUSPICIOUS])[:count]
+    ids, classes = run.ids, [shortened(name, _NAME) for name in run.classes]
+    cards = [
+        Card(
+            row,
+            shortened(ids[row], _NAME),
+            classes[int(found.given[row])],
+            classes[int(found.suggested[row])],
+            float(found.quality[row]),
+            float(found.confidence[row]),
+            ACTIONS[int(found.action[row])],
+        )
+        for row in rows.tolist()
+    ]
+    plain = Gallery(cards, int(issues.sum()))
+    if not cards:
+        return plain
+    if bundle is None and run.config.data.name == ARRAYS:
+        return replace(
+            plain,
+            remark="The run was started from Python with arrays, which are not in its folder, so that the samples can "
+            "only be named by their rows.",
+        )
+    try:
+        return _illustrated(plain, run, bundle or _load(run, data), rows)
+    except (SelcError, OSError) as error:
+        reason = str(error).strip().rstrip(".")
+        return replace(
+            plain,
+            remark=f"The samples cannot be shown, because their data were not found as they were ({reason}); "
+            "if they have moved, name their new place: selc report RUN --data PATH.",
+        )
+
+
+def _load(run: Snapshot, place: str | None) -> Bundle:
+    """The data of the run, from ``place`` if they have moved."""
+    config = run.config
+    if place is None:
+        return load(config)
+    options = config.data.options
+    key = next((key for key in ("path", "root") if key in options), None)
+    if key is None:
+        raise InputError(f"--data is for data that lie in a file or folder; got it with {config.data.name!r}")
+    moved = Choice(name=config.data.name, **{**options, key: place})
+    return load(config.model_copy(update={"data": moved}))
+
+
+def _illustrated(plain: Gallery, run: Snapshot, bundle: Bundle, rows: Tensor) -> Gallery:
+    places, remark = _places(run, bundle, rows)
+    there = [k for k, place in enumerate(places) if place is not None]
+    if not there:
+        raise InputError("none of the samples is there")
+    chosen = torch.tensor([places[k] for k in there])
+    inputs = bundle.inputs
+    pixels: Tensor | None = None
+    if isinstance(inputs, ImageInputs):
+        pixels = next(iter(inputs.pixels.stream([chosen]))).cpu()
+    elif isinstance(inputs, ArrayInputs) and inputs.x.dim() == 4 and inputs.x.shape[1] in (1, 3):
+        pixels = _as_bytes(inputs.x.index_select(0, chosen))
+    if pixels is not None:
+        pictures = [thumbnail(image) for image in pixels]
+        cards = list(plain.cards)
+        for k, picture in zip(there, pictures, strict=True):
+            cards[k] = replace(cards[k], picture=picture)
+        crisp = max(pixels.shape[-2:]) <= CRISP
+        return replace(plain, cards=cards, crisp=crisp, remark=remark)
+    x = next(iter(inputs.stream([chosen], None))).flatten(1)
+    columns = tuple(f"x{k + 1}" for k in range(x.shape[1]))
+    if isinstance(inputs, FeatureInputs):
+        x = x * torch.from_numpy(inputs.scale.std) + torch.from_numpy(inputs.scale.mean)  # as the user wrote them
+        columns = inputs.columns or columns
+    cards = list(plain.cards)
+    for k, numbers in zip(there, x[:, :COLUMNS].tolist(), strict=True):
+        cards[k] = replace(cards[k], numbers=tuple(f"{number:.4g}" for number in numbers))
+    names = tuple(shortened(name, 40) for name in columns[:COLUMNS])
+    return replace(plain, cards=cards, columns=names, more_columns=max(0, len(columns) - COLUMNS), remark=remark)
+
+
+def _places(run: Snapshot, bundle: Bundle, rows: Tensor) -> tuple[list[int | None], str]:
+    """Where the samples lie in the data as they are now: by row if nothing has changed, else pictures by name."""
+    try:
+        run.check_data(bundle.digest, len(bundle.labels))
+    except SelcError:
+        if bundle.ids is None or not isinstance(bundle.inputs, ImageInputs):
+            raise
+        now = {name: row for row, name in enumerate(bundle.ids)}
+        ids = run.ids
+        places = [now.get(ids[row]) for row in rows.tolist()]
+        lost = sum(place is None for place in places)
+        remark = "The data have changed since the run; pictures are those that now have the names of the samples"
+        return places, remark + (f", and {lost} of {len(places)} are no longer there." if lost else ".")
+    return list(rows.tolist()), ""
+
+
+def _as_bytes(x: Tensor) -> Tensor:
+    """Images of any range, [B, K, H, W], as bytes from the smallest value that is shown to the largest."""
+    low, high = float(x.min()), float(x.max())
+    return ((x - low) * (255 / max(high - low, 1e-12))).round().clamp(0, 255).byte()
+
+
+def thumbnail(pixels: Tensor) -> str:
+    """An image, uint8 [K, H, W], as a data URI: small ones without loss, others as JPEG of at most `SIDE` pixels."""
+    from PIL import Image
+
+    array = pixels.permute(1, 2, 0).contiguous().numpy()
+    image = Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array)
+    buffer = io.BytesIO()
+    if max(image.size) <= CRISP:
+        image.save(buffer, "PNG", optimize=True)
+        kind = "png"
+    else:
+        image.thumbnail((SIDE, SIDE))
+        image.save(buffer, "JPEG", quality=80, optimize=True)
+        kind = "jpeg"
+    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"

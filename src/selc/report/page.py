@@ -1,0 +1,300 @@
+"""The report of a run: one page of HTML that needs nothing else, neither a network nor a server nor a script."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from selc.data import Bundle
+from selc.errors import InputError, RunFolderError
+from selc.files import read_json, write_text
+from selc.report.figures import as_svg, plates, shares, worst_classes
+from selc.report.gallery import SHOWN, Gallery, gallery
+from selc.report.reading import Snapshot
+from selc.report.style import shortened
+from selc.report.words import helpful, percent, trust, truth, turning_point, what_happened
+from selc.run import RunFolder
+from selc.run.findings import RELABEL, REVIEW, Findings
+from selc.types import accuracies
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+LARGEST = 3_000_000  # bytes of a page
+MATRIX = 12  # classes whose matrix is also a table
+CLASSES = 50  # rows of the table of classes
+PAIRS = 15  # of labels
+EPOCHS = 40  # rows of the table of epochs
+_LETTERS = 80  # of a class's name
+_LINES = 20  # of remarks on the data
+
+# What each file of a finished run is.
+FILES = {
+    "corrected_labels.csv": "a row per sample: given, corrected and believed label",
+    "label_issues.csv": "a row per sample: label quality, suggestion, what to do",
+    "label_issues.parquet": "the same table as Parquet",
+    "model.safetensors": "the weights of the network, for PyTorch",
+    "targets.safetensors": "soft targets and probabilities of every sample",
+    "metrics.jsonl": "a line per epoch",
+    "config.toml": "every setting, to run it again",
+    "noise.npz": "the labels that were given, and the names of the samples",
+}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure on the page: its data URI, or the sentence that stands in its place."""
+
+    uri: str = ""
+    alt: str = ""
+    remark: str = ""
+
+
+def write_report(
+    run: RunFolder,
+    path: Path | str | None = None,
+    *,
+    samples: int = SHOWN,
+    data: str | None = None,
+    bundle: Bundle | None = None,
+) -> tuple[Path, Gallery]:
+    """Write the report of a run, by default to ``report.html`` in its folder; return where, and what the gallery holds.
+
+    ``samples`` is the size of the gallery (0: the data are not read), ``data`` the place of data that have moved, and
+    ``bundle`` the data themselves, for a run that was started with arrays.
+    """
+    if samples < 0:
+        raise InputError(f"samples must be 0 or more; got {samples}.")
+    path = run.path / "report.html" if path is None else Path(path)
+    shot = Snapshot.of(run)
+    shown = gallery(shot, samples, data, bundle)
+    pictures = _pictures(shot)
+    text = render(shot, shown, pictures)
+    while len(text.encode()) > LARGEST and shown.cards:  # pictures are what grows
+        shown = replace(shown, cards=shown.cards[: len(shown.cards) // 2])
+        text = render(shot, shown, pictures)
+    write_text(path, text)
+    return path, shown
+
+
+def render(run: Snapshot, shown: Gallery, pictures: dict[str, Picture]) -> str:
+    """The page as text. Every name of the user's passes through the template, which escapes it."""
+    found = run.verdicts
+    text = (
+        _templates()
+        .get_template("report.html")
+        .render(
+            name=run.path.resolve().name,
+            finished=run.finished,
+            as_of=run.as_of,
+            sentences=what_happened(run),
+            turning=turning_point(run),
+            pictures=pictures,
+            epochs=_epochs(run),
+            matrix=_matrix(run, found),
+            pairs=_pairs(run, found),
+            classes=_classes(run, found),
+            shown=shown,
+            trust=trust(run),
+            helpful=helpful(run),
+            truth=truth(run),
+            protocol=_protocol(run),
+            versions=read_json(run.path / "environment.json"),
+            hashes=_hashes(run),
+            notes=_notes(run),
+            files={name: what for name, what in FILES.items() if (run.path / name).exists()},
+        )
+    )
+    # Names of files may hold halves of letters, which no text can; they are shown as question marks.
+    return text.encode(errors="replace").decode()
+
+
+def _templates() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_printable,
+    )
+    environment.filters["percent"] = percent
+    return environment
+
+
+def _printable(value: Any) -> Any:
+    """Letters that control a screen, and are not allowed in a page, become boxes."""
+    if type(value) is str:  # what is marked as safe already is the template's own
+        return re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", "\N{REPLACEMENT CHARACTER}", value)
+    return value
+
+
+def _pictures(run: Snapshot) -> dict[str, Picture]:
+    """Each figure of the run, or the sentence why there is none."""
+    pictures = {}
+    for plate in plates(run):
+        try:
+            svg = as_svg(plate.draw())
+        except (InputError, RunFolderError) as error:
+            pictures[plate.name] = Picture(remark=f"Not drawn: {error}")
+            continue
+        uri = f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
+        pictures[plate.name] = Picture(uri, _ALT[plate.name](run))
+    return pictures
+
+
+def _alt_turning(run: Snapshot) -> str:
+    turn = "no turning point was noted" if run.turn is None else f"the turning point is at epoch {run.turn.peak:.1f}"
+    return f"Lines of the metrics M1, M2 and M3 over {len(run.timeline)} epochs; {turn}."
+
+
+def _alt_training(run: Snapshot) -> str:
+    last = run.timeline[-1]
+    parts = [f"accuracy on {name} {percent(value['top1'])}" for name, value in accuracies(last).items()]
+    if "changed" in last:
+        parts.append(f"labels changed {percent(last['changed'])}")
+    if "disagree" in last:
+        parts.append(f"predicted otherwise than labelled {percent(last['disagree'])}")
+    return f"Lines over {len(run.timeline)} epochs; at the last one: {', '.join(parts) or 'nothing was measured'}."
+
+
+def _alt_losses(run: Snapshot) -> str:
+    kinds = "of all samples" if run.true is None else "of clean and of mislabelled samples"
+    return f"Histograms of the training losses {kinds} at up to three epochs, each with the two fitted Gaussians."
+
+
+def _alt_memory(run: Snapshot) -> str:
+    by = "the labels that the run believes" if run.true is None else "the true labels"
+    return (
+        f"Lines over the epochs: shares of the clean and of the mislabelled samples, by {by}, that are predicted "
+        "right, as the given wrong label, or otherwise."
+    )
+
+
+def _alt_matrix(run: Snapshot) -> str:
+    return (
+        f"Matrix of {len(run.classes)} given labels by suggested labels; the largest exchanges are in the table below."
+    )
+
+
+def _alt_classes(run: Snapshot) -> str:
+    return "Bars of the share of labels in doubt for each class, the worst first; the numbers are in the table below."
+
+
+_ALT: dict[str, Callable[[Snapshot], str]] = {
+    "turning-point": _alt_turning,
+    "training": _alt_training,
+    "losses": _alt_losses,
+    "memorisation": _alt_memory,
+    "given-and-suggested": _alt_matrix,
+    "noise-by-class": _alt_classes,
+    "truth": lambda run: "Two matrices: the given and the corrected labels against the true classes.",
+    "correction": lambda run: "Line over the epochs: the share of the labels that the method believes which is right.",
+}
+
+
+def _epochs(run: Snapshot) -> dict[str, Any]:
+    """The table of epochs: all of them, or some at even distances."""
+    line = run.timeline
+    sets = list(dict.fromkeys(name for entry in line for name in accuracies(entry)))
+    places = torch.linspace(0, len(line) - 1, min(EPOCHS, len(line))).round().long().tolist() if line else []
+    rows = []
+    for entry in (line[place] for place in places):
+        measured = accuracies(entry)
+        cells = [f"{entry['loss']:.3f}" if "loss" in entry else "–"]
+        cells += [percent(entry[key]) if key in entry else "–" for key in ("disagree", "changed")]
+        cells += [percent(measured[name]["top1"]) if name in measured else "–" for name in sets]
+        rows.append((entry["stage"] + 1, entry["epoch"], cells))
+    heads = ["loss", "predicted otherwise", "labels changed", *(f"accuracy on {name}" for name in sets)]
+    return {"heads": heads, "rows": rows, "all": len(rows) == len(line), "stages": len({row[0] for row in rows}) > 1}
+
+
+def _matrix(run: Snapshot, found: Findings | None) -> dict[str, Any] | None:
+    """Counts of given by suggested labels, where there are few enough classes for a table."""
+    C = len(run.classes)
+    if found is None or C > MATRIX:
+        return None
+    counts = torch.bincount(found.given * C + found.suggested, minlength=C * C).view(C, C)
+    names = [shortened(name, _LETTERS) for name in run.classes]
+    depth = counts / counts.sum(1, keepdim=True).clamp_min(1)
+    rows = [
+        (name, [(count, round(share, 2)) for count, share in zip(line, part, strict=True)])
+        for name, line, part in zip(names, counts.tolist(), depth.tolist(), strict=True)
+    ]
+    return {"names": names, "rows": rows}
+
+
+def _pairs(run: Snapshot, found: Findings | None) -> list[tuple[str, str, int, str]]:
+    """The most frequent suggestions of another label: given, suggested, how many, share of the given label."""
+    if found is None:
+        return []
+    C = len(run.classes)
+    disputed = found.suggested != found.given
+    pairs, counts = (found.given * C + found.suggested)[disputed].unique(return_counts=True)
+    sizes = torch.bincount(found.given, minlength=C)
+    order = counts.argsort(descending=True, stable=True)[:PAIRS]
+    names = [shortened(name, _LETTERS) for name in run.classes]
+    return [
+        (names[pair // C], names[pair % C], count, percent(count / int(sizes[pair // C])))
+        for pair, count in zip(pairs[order].tolist(), counts[order].tolist(), strict=True)
+    ]
+
+
+def _classes(run: Snapshot, found: Findings | None) -> dict[str, Any] | None:
+    """A row for each class, the worst first: how many labels are in doubt, and what they are taken for."""
+    if found is None:
+        return None
+    C = len(run.classes)
+    issues = found.is_issue
+    doubt = shares(issues, found.given, C)
+    sizes = torch.bincount(found.given, minlength=C).tolist()
+
+    def count(action: int) -> list[int]:
+        chosen = found.given[issues & (found.action == action)]
+        result: list[int] = torch.bincount(chosen, minlength=C).tolist()
+        return result
+
+    relabel, review = count(RELABEL), count(REVIEW)
+    really = None if run.true is None else shares(found.given != run.true, found.given, C).tolist()
+    rows = []
+    for k in worst_classes(found, C)[:CLASSES].tolist():
+        taken = torch.bincount(found.suggested[issues & (found.given == k)], minlength=C)
+        other = shortened(run.classes[int(taken.argmax())], _LETTERS) if int(taken.max()) else "–"
+        true = None if really is None else percent(really[k])
+        name = shortened(run.classes[k], _LETTERS)
+        rows.append((name, sizes[k], relabel[k], review[k], percent(float(doubt[k])), other, true))
+    return {"rows": rows, "all": C, "truth": really is not None}
+
+
+def _protocol(run: Snapshot) -> list[tuple[str, str]]:
+    """Every setting of the run, under the names of its configuration."""
+    settings = run.config.model_dump(mode="json")
+    rows = []
+    for section, values in settings.items():
+        for key, value in values.items():
+            rows.append((f"{section}.{key}", shortened("–" if value in ("", [], {}) else str(value), 300)))
+    return rows
+
+
+def _hashes(run: Snapshot) -> list[tuple[str, str]]:
+    about = read_json(run.path / "noise.json")
+    rows = [("settings and labels", run.fingerprint), ("given labels", about["sha256"])]
+    if about.get("data_sha256"):
+        rows.append(("data", about["data_sha256"]))
+    return rows
+
+
+def _notes(run: Snapshot) -> list[str]:
+    """What was noticed about the data, and what was left out."""
+    notes = [shortened(note, 400) for note in run.about_data.get("notes", [])]
+    left = [shortened(f"left out: {name} ({reason})", 400) for name, reason in run.about_data.get("skipped", [])]
+    more = [f"… and {len(left) - _LINES:,} more"] if len(left) > _LINES else []
+    return [*notes[:_LINES], *left[:_LINES], *more]

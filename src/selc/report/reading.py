@@ -1,0 +1,136 @@
+"""What a report knows of a run: one state of its folder, read once, whether the run is finished or still going."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from selc.core.turning import Turn, noise_rate
+from selc.errors import RunFolderError
+from selc.files import read_json
+from selc.methods.watch import found
+from selc.noise.base import digest_of
+from selc.run import RunFolder
+from selc.run.findings import KEEP, REVIEW, Findings, label_quality
+from selc.types import Pass
+
+
+class Snapshot(RunFolder):
+    """A run folder whose files are read once: what is drawn and what is said come from the same moment."""
+
+    def __init__(self, path: Path | str) -> None:
+        super().__init__(path)
+        self._manifests: dict[int, dict[str, Any]] = {}
+        self._passes: dict[int | None, Pass] = {}
+        self._done = super().finished
+
+    @classmethod
+    def of(cls, run: RunFolder) -> Snapshot:
+        return run if isinstance(run, Snapshot) else cls(run.path)
+
+    @property
+    def finished(self) -> bool:
+        return self._done
+
+    def _manifest(self, stage: int) -> dict[str, Any]:
+        if stage not in self._manifests:
+            self._manifests[stage] = super()._manifest(stage)
+        return self._manifests[stage]
+
+    def records(self, stage: int | None = None) -> Pass:
+        if stage not in self._passes:
+            self._passes[stage] = super().records(stage)
+        return self._passes[stage]
+
+    def _noise(self) -> dict[str, Any]:
+        return self._labels
+
+    @cached_property
+    def _labels(self) -> dict[str, Any]:
+        return super()._noise()
+
+    @cached_property
+    def timeline(self) -> list[dict[str, Any]]:
+        """The epochs that led to the result, in order; those that were stepped back over are left out."""
+        return [entry for entry in self.history() if not entry.get("undone")]
+
+    @cached_property
+    def turn(self) -> Turn | None:
+        return found(self.history())
+
+    @cached_property
+    def noise(self) -> tuple[float, float, float] | None:
+        """The share of wrong labels as the run estimates it, with its interval; None if it has no estimate (yet)."""
+        return None if self.turn is None else noise_rate(self.turn, len(self.given))
+
+    @cached_property
+    def recorded(self) -> Pass | None:
+        """The training pass, or None while no epoch is saved."""
+        try:
+            return self.records()
+        except RunFolderError:
+            if self.history():
+                raise
+            return None
+
+    @cached_property
+    def verdicts(self) -> Findings | None:
+        """The findings of the run; of one that is not finished what they would be by now, None before an epoch."""
+        if self.finished:
+            return self.findings()
+        return None if self.recorded is None else _so_far(self.recorded, self.given, len(self.classes), self.turn)
+
+    @cached_property
+    def about_data(self) -> dict[str, Any]:
+        """What was noticed about the data, and what was left out."""
+        path = self.path / "data.json"
+        return dict(read_json(path)) if path.exists() else {}
+
+    @cached_property
+    def as_of(self) -> str:
+        """When the run last wrote something that the report shows."""
+        files = [self.path / "config.toml", self.path / "summary.json"]
+        files += [stage / "manifest.json" for stage in self.stages()]
+        latest = max(path.stat().st_mtime for path in files if path.exists())
+        return datetime.fromtimestamp(latest, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The hash of everything that the result depends on."""
+        return self.config.fingerprint(digest_of(self.given))
+
+    def judged(self) -> RunFolder:
+        """The same run with its own labels in the place of the true ones, where nobody knows these."""
+        return _Judged(self)
+
+
+class _Judged(Snapshot):
+    def __init__(self, run: Snapshot) -> None:
+        super().__init__(run.path)
+        self.__dict__ |= run.__dict__
+
+    @property
+    def true(self) -> Tensor | None:
+        found = self.verdicts
+        return None if found is None else torch.where(found.is_issue, found.suggested, found.given)
+
+
+def _so_far(seen: Pass, given: Tensor, num_classes: int, turn: Turn | None) -> Findings:
+    """Findings from the last epoch that was saved: nothing is relabelled yet, and what is disputed is to be reviewed.
+
+    A sample that was not seen counts as one whose label fits.
+    """
+    predicted = seen.predictions[-1].long()
+    predicted = torch.where(predicted < 0, given, predicted)
+    believed = seen.beliefs[-1].long()
+    suggested = torch.where(believed < 0, predicted, believed)
+    target = torch.zeros(len(given), num_classes).scatter_(1, given[:, None], 1.0)
+    quality = label_quality(seen.losses, target, given, turn)
+    confidence = torch.nan_to_num(seen.confidences[-1], nan=1.0)
+    action = torch.where(suggested == given, KEEP, REVIEW)
+    return Findings(given, predicted, suggested, confidence, quality, action)

@@ -1,0 +1,370 @@
+"use strict";
+// Everything that the user wrote reaches the page by textContent, so that it stays text.
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const byId = new Map(data.samples.map((sample) => [sample.id, sample]));
+  const storeKey = `selc-review-${data.run}`;
+  const get = (id) => document.getElementById(id);
+  const RESERVED = "ksduojn"; // letters that mean something else, or may one day
+  const FEW = 40; // classes that are all offered at once
+  const LISTED = 60; // classes that a search lists
+
+  let decided = new Map(); // sample id -> decision
+  let history = []; // what undo takes back: [sample id, the decision before or null]
+  let at = 0; // place in `shown`
+  let shown = data.samples;
+  let unsaved = false; // since the last save to a file; matters only where the browser keeps nothing
+  let keeps = true;
+
+  const keyOf = new Map(); // class -> key
+  const classOf = new Map(); // key -> class
+  const free = [..."1234567890abcdefghijklmnopqrstuvwxyz"].filter((key) => !RESERVED.includes(key));
+  const assign = (name, key) => {
+    keyOf.set(name, key);
+    classOf.set(key, name);
+  };
+  // A class that is called by a digit has that digit.
+  for (const name of data.classes) if (/^[0-9]$/.test(name)) assign(name, name);
+  const left = free.filter((key) => !classOf.has(key));
+  for (const name of data.classes) if (!keyOf.has(name) && left.length) assign(name, left.shift());
+
+  function isDecision(entry) {
+    const texts = ["sample_id", "given", "suggested", "verdict"];
+    return entry !== null && typeof entry === "object" && texts.every((key) => typeof entry[key] === "string")
+      && ["keep", "suggested", "other", "drop", "skip"].includes(entry.verdict);
+  }
+
+  function restore() {
+    try {
+      const text = localStorage.getItem(storeKey);
+      const saved = text === null ? { decisions: [], history: [] } : JSON.parse(text);
+      decided = new Map(saved.decisions.filter(isDecision).map((entry) => [entry.sample_id, entry]));
+      history = saved.history.filter(
+        ([id, before]) => typeof id === "string" && (before === null || isDecision(before)));
+    } catch {
+      decided = new Map();
+      history = [];
+    }
+  }
+
+  function persist() {
+    unsaved = true;
+    try {
+      localStorage.setItem(storeKey, JSON.stringify({ decisions: [...decided.values()], history }));
+    } catch {
+      keeps = false;
+      warn("This browser keeps nothing for this page: save decisions.json before you close it.");
+    }
+  }
+
+  function warn(text) {
+    get("warning").textContent = text;
+    get("warning").hidden = !text;
+  }
+
+  function filter(stayOn) {
+    const [name, zone, state] = ["class", "zone", "state"].map((id) => get(id).value);
+    const wanted = name === "" ? null : data.classes[Number(name)];
+    shown = data.samples.filter((sample) =>
+      (wanted === null || sample.given === wanted || sample.suggested === wanted)
+      && (!zone || sample.zone === zone)
+      && (!state || decided.has(sample.id) === (state === "done")));
+    const place = shown.findIndex((sample) => sample.id === stayOn);
+    at = place >= 0 ? place : 0;
+  }
+
+  function nextOpen() {
+    const open = (sample) => !decided.has(sample.id);
+    const after = shown.findIndex((sample, place) => place > at && open(sample));
+    return after >= 0 ? after : shown.findIndex(open);
+  }
+
+  function decide(verdict, label) {
+    const sample = shown[at];
+    if (!sample) return;
+    if (label !== null) verdict = label === sample.given ? "keep" : label === sample.suggested ? "suggested" : "other";
+    history.push([sample.id, decided.get(sample.id) ?? null]);
+    const { given, suggested, confidence } = sample;
+    decided.set(sample.id, { sample_id: sample.id, given, suggested, confidence, verdict, label });
+    persist();
+    get("search").value = "";
+    const next = nextOpen();
+    const on = next >= 0 ? shown[next].id : sample.id;
+    filter(on);
+    render();
+  }
+
+  function undo() {
+    const last = history.pop();
+    if (!last) return;
+    const [id, before] = last;
+    if (before === null) decided.delete(id);
+    else decided.set(id, before);
+    persist();
+    filter(id);
+    if (byId.has(id) && !(shown[at] && shown[at].id === id)) {
+      for (const name of ["class", "zone", "state"]) get(name).value = ""; // show what was taken back
+      filter(id);
+    }
+    render();
+  }
+
+  function walk(step) {
+    at = Math.min(Math.max(at + step, 0), shown.length - 1);
+    get("search").value = "";
+    render();
+  }
+
+  function make(tag, text, className) {
+    const element = document.createElement(tag);
+    if (text !== undefined) element.textContent = text;
+    if (className) element.className = className;
+    return element;
+  }
+
+  function fillTable(table, cells) {
+    table.replaceChildren(...cells.map(([name, value]) => {
+      const row = make("tr");
+      const head = make("th", name);
+      head.scope = "row";
+      row.append(head, make("td", value));
+      return row;
+    }));
+  }
+
+  function showPicture(image, url) {
+    image.onload = () => image.classList.toggle("pixels", image.naturalWidth <= 64);
+    image.src = url;
+  }
+
+  function describe(decision) {
+    if (!decision) return "none yet";
+    return { keep: "keep", drop: "drop", skip: "skipped" }[decision.verdict] ?? `change to ${decision.label}`;
+  }
+
+  function renderAlike(sample) {
+    get("alike").replaceChildren(...sample.alike.map((group) => {
+      const box = make("div");
+      const title = make("h2", "look-alikes that are ");
+      title.append(make("bdi", group.label, group.label === sample.given ? "is-given" : "is-suggested"));
+      const list = make("ul");
+      for (const { id, key } of group.rows) {
+        const item = make("li");
+        item.title = id;
+        if (data.small[key]) {
+          const image = make("img");
+          image.alt = `look-alike ${id}`;
+          showPicture(image, data.small[key]);
+          item.append(image);
+        } else if (data.tables[key]) {
+          const table = make("table");
+          fillTable(table, data.tables[key]);
+          item.append(table);
+        }
+        list.append(item);
+      }
+      box.append(title, list);
+      return box;
+    }));
+  }
+
+  function found() {
+    const words = get("search").value.trim().toLowerCase();
+    if (!words) return data.classes.length <= FEW ? data.classes : [];
+    const hits = data.classes.filter((name) => name.toLowerCase().includes(words));
+    const rank = (name) => (name.toLowerCase() === words ? 0 : name.toLowerCase().startsWith(words) ? 1 : 2);
+    return hits.sort((a, b) => rank(a) - rank(b)).slice(0, LISTED);
+  }
+
+  function renderChoices() {
+    const sample = shown[at];
+    const decision = sample && decided.get(sample.id);
+    get("choices").replaceChildren(...found().map((name) => {
+      const button = make("button");
+      button.type = "button";
+      button.append(make("bdi", name));
+      if (keyOf.has(name)) button.append(" ", make("kbd", keyOf.get(name)));
+      button.classList.toggle("chosen", Boolean(decision && decision.label === name));
+      button.addEventListener("click", () => decide("other", name));
+      return button;
+    }));
+  }
+
+  function render() {
+    const judged = data.samples.filter((sample) => decided.has(sample.id)).length;
+    get("progress").textContent = `${judged} of ${data.samples.length} judged`
+      + (judged === data.samples.length ? ": all done, save them" : "");
+    get("bar").value = data.samples.length ? judged / data.samples.length : 1;
+    get("undo").disabled = history.length === 0;
+    const sample = shown[at];
+    get("card").hidden = !sample;
+    get("empty").hidden = Boolean(sample);
+    if (!sample) {
+      get("empty").textContent = "No sample passes these filters.";
+      return;
+    }
+    const decision = decided.get(sample.id);
+    const picture = data.pictures[sample.key];
+    get("picture").hidden = !picture;
+    if (picture) showPicture(get("picture"), picture);
+    const cells = data.tables[sample.key] ?? [];
+    get("cells").hidden = cells.length === 0;
+    fillTable(get("cells"), cells);
+    get("nothing").hidden = Boolean(picture) || cells.length > 0;
+    get("sample").textContent = sample.id;
+    get("given").textContent = sample.given;
+    get("suggested").textContent = sample.suggested;
+    get("confidence").textContent = `(confidence ${sample.confidence.toFixed(2)})`;
+    get("zone-of").textContent = `${sample.zone}, quality of the given label ${sample.quality.toFixed(2)}`;
+    get("verdict").textContent = describe(decision);
+    const same = sample.given === sample.suggested;
+    get("accept").disabled = same;
+    const chosen = { keep: "keep", accept: "suggested", drop: "drop", skip: "skip" };
+    for (const [id, verdict] of Object.entries(chosen)) {
+      get(id).classList.toggle("chosen", Boolean(decision && decision.verdict === verdict));
+    }
+    get("place").textContent = `${at + 1} / ${shown.length}`;
+    get("back").disabled = at === 0;
+    get("next").disabled = at === shown.length - 1;
+    renderChoices();
+    renderAlike(sample);
+  }
+
+  function save() {
+    const order = new Map(data.samples.map((sample, place) => [sample.id, place]));
+    const last = data.samples.length;
+    const decisions = [...decided.values()].sort(
+      (a, b) => (order.get(a.sample_id) ?? last) - (order.get(b.sample_id) ?? last));
+    const content = { format: data.format, run: data.run, samples: data.total, decisions };
+    const url = URL.createObjectURL(new Blob([JSON.stringify(content, null, 1), "\n"], { type: "application/json" }));
+    const link = make("a");
+    link.href = url;
+    link.download = "decisions.json";
+    document.body.append(link);
+    link.click();
+    link.remove();
+    setTimeout(() => URL.revokeObjectURL(url), 10000);
+    unsaved = false;
+  }
+
+  async function open(file) {
+    let content;
+    try {
+      content = JSON.parse(await file.text());
+    } catch {
+      warn("The file must be a decisions.json that was saved from a review page; this one is none.");
+      return;
+    }
+    if (!content || content.format !== data.format || content.run !== data.run || !Array.isArray(content.decisions)) {
+      warn("The file must be a decisions.json of this run; this one belongs to another run.");
+      return;
+    }
+    for (const entry of content.decisions.filter(isDecision)) {
+      const before = decided.get(entry.sample_id) ?? null;
+      if (JSON.stringify(before) === JSON.stringify(entry)) continue;
+      history.push([entry.sample_id, before]);
+      decided.set(entry.sample_id, entry);
+    }
+    warn("");
+    persist();
+    const next = nextOpen();
+    if (next >= 0) at = next;
+    filter(shown[at]?.id);
+    render();
+  }
+
+  const actions = {
+    keep: () => decide("keep", shown[at]?.given ?? null),
+    accept: () => {
+      const sample = shown[at];
+      if (sample && sample.given !== sample.suggested) decide("suggested", sample.suggested);
+    },
+    drop: () => decide("drop", null),
+    skip: () => decide("skip", null),
+    undo,
+    back: () => walk(-1),
+    next: () => walk(1),
+    save,
+  };
+  const keys = {
+    k: "keep", s: "accept", Enter: "accept", d: "drop", " ": "skip", u: "undo", ArrowLeft: "back", ArrowRight: "next",
+  };
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    const target = event.target;
+    if (target === get("search")) {
+      if (event.key === "Escape") {
+        target.value = "";
+        target.blur();
+        renderChoices();
+      } else if (event.key === "Enter" && !event.repeat) {
+        event.preventDefault();
+        const first = target.value.trim() ? found()[0] : undefined;
+        if (first !== undefined) {
+          target.blur();
+          decide("other", first);
+        }
+      }
+      return;
+    }
+    if (target.closest("input, select, textarea")) return;
+    if (target.closest("button") && (event.key === "Enter" || event.key === " ")) return; // it presses the button
+    const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+    const walking = key === "ArrowLeft" || key === "ArrowRight";
+    if (event.repeat && !walking) { // a key that is held down judges one sample
+      if (key in keys) event.preventDefault();
+      return;
+    }
+    if (Object.hasOwn(keys, key)) {
+      event.preventDefault();
+      actions[keys[key]]();
+    } else if (key === "o" || key === "/") {
+      event.preventDefault();
+      get("search").focus();
+    } else if (classOf.has(key)) {
+      event.preventDefault();
+      decide("other", classOf.get(key));
+    }
+  });
+
+  for (const [id, act] of Object.entries(actions)) get(id).addEventListener("click", act);
+  // After a click by mouse or finger the keys go to the page again, and not to the button.
+  document.addEventListener("click", (event) => {
+    if (event.detail > 0) event.target.closest("button")?.blur();
+  });
+  get("search").addEventListener("input", renderChoices);
+  for (const id of ["class", "zone", "state"]) {
+    get(id).addEventListener("change", (event) => {
+      filter(shown[at]?.id);
+      event.target.blur();
+      render();
+    });
+  }
+  get("open").addEventListener("change", async (event) => {
+    const [file] = event.target.files;
+    if (file) await open(file);
+    event.target.value = "";
+    event.target.blur();
+  });
+  window.addEventListener("storage", (event) => { // the same page in another tab
+    if (event.key !== storeKey) return;
+    restore();
+    filter(shown[at]?.id);
+    render();
+  });
+  window.addEventListener("beforeunload", (event) => {
+    if (!keeps && unsaved) event.preventDefault();
+  });
+
+  data.classes.forEach((name, number) => {
+    const option = make("option", name);
+    option.value = String(number);
+    get("class").append(option);
+  });
+  get("run").textContent = data.name;
+  restore();
+  filter();
+  at = Math.max(0, shown.findIndex((sample) => !decided.has(sample.id)));
+  render();
+})();

@@ -1,0 +1,80 @@
+"""What a sample looks like: a small picture, or its most telling cells."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from selc.data import Bundle, ImageInputs
+from selc.data.features import FeatureInputs
+
+LARGE, SMALL = 224, 72  # pixels a side, at most: of a sample under review, of a look-alike
+LOSSLESS = 48  # up to that side a PNG is small enough, and no pixel is smeared
+CELLS = 12  # of a row of features that are shown
+BATCH = 256
+
+
+def shows_images(bundle: Bundle) -> bool:
+    """Whether the inputs are images: one or three channels of at least four by four pixels."""
+    shape = bundle.shape
+    return len(shape) == 3 and shape[0] in (1, 3) and min(shape[1:]) >= 4
+
+
+def thumbnails(bundle: Bundle, rows: Sequence[int], largest: int) -> list[str]:
+    """A picture of each row, as a data URL."""
+    result: list[str] = []
+    batches = torch.tensor(rows, dtype=torch.long).split(BATCH) if rows else ()
+    if isinstance(bundle.inputs, ImageInputs):
+        for pixels in bundle.inputs.pixels.stream(batches):
+            result += [_url(image, largest) for image in pixels.cpu()]
+        return result
+    stream = list(bundle.inputs.stream(batches, None))
+    if not stream:
+        return result
+    low, high = min(float(x.min()) for x in stream), max(float(x.max()) for x in stream)
+    for x in stream:
+        grey = (x.float() - low) / max(high - low, 1e-12) * 255
+        result += [_url(image, largest) for image in grey.round().to(torch.uint8).cpu()]
+    return result
+
+
+def cells(bundle: Bundle, rows: Sequence[int]) -> list[list[tuple[str, str]]]:
+    """Names and values of each row's features: all of them, or those that are farthest from the mean."""
+    inputs = bundle.inputs
+    index = torch.tensor(rows, dtype=torch.long)
+    if not rows:
+        return []
+    x = torch.cat([part.flatten(1).cpu().float() for part in inputs.stream(index.split(BATCH), None)])
+    values: np.ndarray[Any, Any] = x.double().numpy()
+    names = [f"x{k}" for k in range(x.shape[1])]
+    if isinstance(inputs, FeatureInputs):
+        values = values * inputs.scale.std + inputs.scale.mean  # in the units of the table
+        names = list(inputs.columns) or names
+    if x.shape[1] <= CELLS:
+        chosen = torch.arange(x.shape[1]).expand(len(rows), -1)
+    else:
+        chosen = x.abs().topk(CELLS, dim=1).indices  # features are scaled: a large one is unusual
+    return [[(names[k], f"{values[row, k]:.4g}") for k in picked] for row, picked in enumerate(chosen.tolist())]
+
+
+def _url(image: Tensor, largest: int) -> str:
+    from PIL import Image
+
+    if max(image.shape[1:]) > largest:
+        scale = largest / max(image.shape[1:])
+        size = [max(1, round(side * scale)) for side in image.shape[1:]]
+        smaller = F.interpolate(image[None].float(), size, mode="bilinear", antialias=True, align_corners=False)
+        image = smaller[0].round().clamp(0, 255).to(torch.uint8)
+    array = image.permute(1, 2, 0).contiguous().numpy()
+    picture = Image.fromarray(array[..., 0] if array.shape[2] == 1 else array)
+    buffer = io.BytesIO()
+    kind = "png" if max(picture.size) <= LOSSLESS else "jpeg"
+    picture.save(buffer, kind, **({"optimize": True} if kind == "png" else {"quality": 82}))
+    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -1,0 +1,116 @@
+"""A folder of images again, by its cleaned labels: links or copies in a new tree; the original is never touched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from selc.data.decode import shown
+from selc.data.folder import PARTS, list_folder
+from selc.errors import InputError, RunFolderError
+from selc.run.cleaned import DROPPED, Cleaned
+from selc.run.folder import RunFolder
+
+FOLDER = "folder"  # the name of such data
+TREE = "tree"  # beside the tables
+
+
+class Tree(NamedTuple):
+    """What was made."""
+
+    path: Path
+    linked: int
+    copied: int
+
+
+def write_tree(cleaned: Cleaned, run: RunFolder, out: Path, *, copy: bool = False) -> Tree:
+    """Write ``out/tree/CLASS/name`` for each sample that is left: hard links, or copies where links cannot be."""
+    place = out / TREE
+    if place.exists():
+        raise RunFolderError(f"the tree must be new, so that nothing is lost; got {place}, which is there already.")
+    root, names = _originals(run)
+    if _inside(place, root):
+        raise InputError(f"--out must not lie inside the data; got {out}, which is in {root}. Choose another folder.")
+    targets = _targets(names, cleaned, run.classes)
+    half = out / f".{TREE}.tmp"
+    made = {True: 0, False: 0}
+    try:
+        shutil.rmtree(half, ignore_errors=True)  # what a kill left behind
+        for name, target in zip(names, targets, strict=True):
+            if target is None:
+                continue
+            (half / target).parent.mkdir(parents=True, exist_ok=True)
+            made[_place(os.path.realpath(root / name), half / target, copy)] += 1
+        os.replace(half, place)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise RunFolderError(f"{place} must be writable and the images readable; got: {reason}.") from None
+    finally:
+        shutil.rmtree(half, ignore_errors=True)
+    return Tree(place, made[True], made[False])
+
+
+def _originals(run: RunFolder) -> tuple[Path, list[str]]:
+    """The folder of the training images, and the file of each sample in it.
+
+    Ids are file names that were made printable, so the files are found by listing the folder again.
+    """
+    top = Path(run.config.data.options["path"])
+    try:
+        parts = [p for p in sorted(top.iterdir()) if PARTS.get(p.name.lower()) == "train" and p.is_dir()]
+    except OSError as error:
+        raise InputError(f"{top} must still hold the data of the run; got: {error.strerror}.") from None
+    wanted = run.ids
+    for root in (top, *parts):
+        try:
+            files = {shown(name): name for name in list_folder(root, "the data").names}
+        except InputError:
+            continue
+        if all(sample in files for sample in wanted):
+            return root, [files[sample] for sample in wanted]
+    raise InputError(f"{top} must still hold every image of the run; got a folder without some. Put them back.")
+
+
+def _targets(names: Sequence[str], cleaned: Cleaned, classes: Sequence[str]) -> list[str | None]:
+    """Where each image goes: what keeps its class keeps its name, what comes in and meets its like is renamed."""
+    folder = {shown(name.split("/", 1)[0]): name.split("/", 1)[0] for name in names}  # the class as it is on the disk
+    labels = [folder.get(classes[label], classes[label]) for label in cleaned.labels.tolist()]
+    left = [source != DROPPED for source in cleaned.source.tolist()]
+    result: list[str | None] = [None] * len(names)
+    taken: set[str] = set()
+    moved = []
+    for row, (name, label) in enumerate(zip(names, labels, strict=True)):
+        if left[row] and name.split("/", 1)[0] == label:
+            result[row] = name
+            taken.add(name.casefold())  # some disks do not tell upper from lower case
+        elif left[row]:
+            moved.append(row)
+    for row in moved:
+        before, rest = names[row].split("/", 1)
+        stem, ending = os.path.splitext(rest)
+        target, number = f"{labels[row]}/{rest}", 1
+        while target.casefold() in taken:
+            more = "" if number == 1 else f"-{number}"
+            target, number = f"{labels[row]}/{stem}.from-{before}{more}{ending}", number + 1
+        taken.add(target.casefold())
+        result[row] = target
+    return result
+
+
+def _place(source: str, target: Path, copy: bool) -> bool:
+    """Whether a link could be made; otherwise the file was copied."""
+    if not copy:
+        try:
+            os.link(source, target)
+            return True
+        except OSError:
+            pass  # another disk, or one without links
+    shutil.copy2(source, target)
+    return False
+
+
+def _inside(place: Path, root: Path) -> bool:
+    return Path(os.path.realpath(place)).is_relative_to(os.path.realpath(root))

@@ -1,0 +1,572 @@
+"""The report is one page that says what happened, shows it, needs nothing else, and takes no name for markup."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import typer
+from PIL import Image
+from sklearn.metrics import roc_auc_score
+from typer.testing import CliRunner, Result
+
+from selc.cli.report import figures as figures_command
+from selc.cli.report import report as report_command
+from selc.errors import ConfigError, InputError, SelcError
+from selc.report.figures import noise_by_class, plates, save_all, shares, suggestions
+from selc.report.gallery import SIDE, gallery, thumbnail
+from selc.report.page import LARGEST, write_report
+from selc.report.reading import Snapshot
+from selc.report.words import auroc, percent, what_happened
+from selc.run import Config, RunFolder, execute, fit
+from selc.run.findings import RELABEL
+from selc.train import Progress
+from tests.own_data.miniature import encoded, flower_csv, folder, picture
+
+SECTIONS = ["story", "turning", "losses", "memory", "matrix", "classes", "gallery", "trust", "protocol"]
+EVIL = "<script>alert(1)</script>"
+VOID = {"meta", "img", "br"}
+
+
+class Page(HTMLParser):
+    """A page as a browser reads it: its text, its elements, and whether everything that was opened was closed."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.source = path.read_text(encoding="utf-8")
+        self.feed(self.source)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {key: value or "" for key, value in attrs}))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", "".join(self.words))
+
+    def all(self, tag: str) -> list[dict[str, str]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    @property
+    def ids(self) -> list[str]:
+        return [attributes["id"] for _, attributes in self.elements if "id" in attributes]
+
+
+def page_of(run: RunFolder | Path, tmp_path: Path, **options: Any) -> Page:
+    where = run if isinstance(run, Path) else run.path
+    path, _ = write_report(RunFolder.open(where), tmp_path / "page.html", **options)
+    return Page(path)
+
+
+class Quiet(Progress):
+    def notice(self, text: str) -> None:
+        """Small data make for warnings that are not the matter here."""
+
+
+def fitted(x: torch.Tensor, labels: Any, out: Path, epochs: int) -> None:
+    fit(x, labels, out=out, epochs=epochs, batch_size=16, progress=Quiet())
+
+
+def trained(place: Path, data: Any, **settings: Any) -> RunFolder:
+    net = {"net": {"name": "mlp", "hidden": [32]}} if isinstance(data, str) else {}
+    return execute(Config.resolve({"data": data, **net, **settings}), place, Quiet())
+
+
+NOISY = {"name": "symmetric", "rate": 0.4}
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    return trained(tmp_path_factory.mktemp("d") / "digits", "digits", noise=NOISY, train={"epochs": 12, "lr": 0.02})
+
+
+@pytest.fixture(scope="module")
+def page(digits: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> Page:
+    return page_of(digits, tmp_path_factory.mktemp("page"))
+
+
+@pytest.fixture(scope="module")
+def moons(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    noise = {"name": "symmetric", "rate": 0.2}
+    return trained(tmp_path_factory.mktemp("m") / "moons", "moons", noise=noise, train={"epochs": 6, "lr": 0.1})
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was interrupted after two epochs."""
+
+    class Interrupt(Quiet):
+        def end_epoch(self, entry: dict[str, Any]) -> None:
+            if entry["epoch"] == 1:
+                raise KeyboardInterrupt
+
+    path = tmp_path_factory.mktemp("s") / "stopped"
+    settings = {"data": "moons", "noise": NOISY, "net": {"name": "mlp", "hidden": [8]}, "train": {"epochs": 20}}
+    with pytest.raises(KeyboardInterrupt):
+        execute(Config.resolve(settings), path, Interrupt())
+    return path
+
+
+def photographs(place: Path, each: int = 12) -> Path:
+    """A folder of pictures whose classes and files have names that are markup, a few of them in the wrong class."""
+    folder(place, each=each)
+    for number in range(2):
+        (place / "red" / f"wrong-{number}.png").write_bytes(encoded(picture("blue", 90 + number)))
+    (place / "red").rename(place / "<b onclick=x>red & co")
+    (place / "blue" / "0.png").rename(place / "blue" / '"><img src=x onerror=alert(1)>.png')
+    return place
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, Path]:
+    root = tmp_path_factory.mktemp("p")
+    place = photographs(root / "photos")
+    data = {"name": "folder", "path": str(place), "cache": "off", "augment": "none"}
+    run = trained(root / "run", data, net={"name": "mlp", "hidden": [16]}, train={"epochs": 8, "lr": 0.02})
+    return run, place
+
+
+def moved(photos: tuple[RunFolder, Path], tmp_path: Path) -> tuple[Path, Path]:
+    """A copy of the run, its data at another place, and nothing where they were."""
+    run, place = photos
+    copy = tmp_path / "run"
+    shutil.copytree(run.path, copy)
+    config = (copy / "config.toml").read_text()
+    assert str(place) in config
+    (copy / "config.toml").write_text(config.replace(str(place), str(tmp_path / "gone")))
+    return copy, Path(shutil.copytree(place, tmp_path / "elsewhere"))
+
+
+# What the page says and shows
+
+
+def test_the_page_has_every_part_and_its_figures_speak(digits: RunFolder, page: Page) -> None:
+    assert [i for i in page.ids if i != "truth"] == SECTIONS
+    assert page.all("html") == [{"lang": "en"}]
+    assert len(page.all("h1")) == 1
+    plots = [image for image in page.all("img") if image["src"].startswith("data:image/svg+xml;base64,")]
+    assert len(plots) == len(plates(digits))
+    assert all(len(image["alt"]) > 30 for image in plots)
+    for image in plots:
+        assert base64.b64decode(image["src"].partition(",")[2]).lstrip().startswith(b"<?xml")
+    assert all(cell["scope"] in ("row", "col") for cell in page.all("th"))
+    assert len(page.all("caption")) == len(page.all("table"))
+
+
+def test_five_sentences_hold_the_numbers_of_the_summary(digits: RunFolder) -> None:
+    said = what_happened(Snapshot(digits.path))
+    assert len(said) == 5
+    assert all(sentence.endswith(".") for sentence in said)
+    summary = digits.summary
+    assert said[0].startswith("This run is finished")
+    assert "1,257 samples" in said[0]
+    for key in ("estimate", "low", "high"):
+        assert percent(summary["noise_rate"][key]) in said[1]
+    assert f"{round(summary['changed'] * 1257):,} labels" in said[2]
+    assert percent(summary["corrections_right"]["low"]) in said[2]
+    assert percent(summary["accuracy"]["test"]["top1"]) in said[3]
+    assert f"{summary['actions']['relabel']:,} samples" in said[4]
+    assert f"{summary['actions']['review']:,} more" in said[4]
+
+
+def test_the_truth_is_a_section_of_its_own_and_only_where_it_is_known(
+    digits: RunFolder, page: Page, photos: tuple[RunFolder, Path], tmp_path: Path
+) -> None:
+    true = digits.true
+    assert true is not None
+    assert "truth" in page.ids
+    wrong = int((digits.given != true).sum())
+    assert f"labels that are really wrong{wrong:,} of 1,257" in page.text
+    assert f"labels right after{percent(digits.summary['right_after'])}" in page.text
+    blind = page_of(photos[0], tmp_path)
+    assert "truth" not in blind.ids
+    assert "really wrong" not in blind.text
+    assert "Nobody knows the true labels here" in blind.text
+
+
+def test_the_page_names_protocol_versions_and_hashes(digits: RunFolder, page: Page) -> None:
+    for text in ("train.lr0.02", "method.nameselc", "noise.rate0.4", torch.__version__):
+        assert text in page.text
+    labels = digits.given.numpy().astype("<i8").tobytes()
+    assert f"given labels{hashlib.sha256(labels).hexdigest()}" in page.text
+    assert re.search(r"settings and labels[0-9a-f]{64}", page.text)
+
+
+def test_tables_of_labels_and_classes_count_the_findings(digits: RunFolder, page: Page) -> None:
+    found = digits.findings()
+    issues = found.given[found.is_issue]
+    worst = np.bincount(issues, minlength=10) / np.bincount(found.given, minlength=10)
+    rows = page.text.partition("Labels in doubt by class, the worst first")[2]
+    label = int(worst.argmax())
+    size = int((found.given == label).sum())
+    relabel = int((found.is_issue & (found.action == RELABEL) & (found.given == label)).sum())
+    assert f" {label}{size}{relabel}" in rows.partition("really wrong")[2]
+    cells = re.findall(r'<td class="cell"[^>]*>([\d,]+)</td>', page.source)
+    expected = np.zeros((10, 10), dtype=int)
+    np.add.at(expected, (found.given.numpy(), found.suggested.numpy()), 1)
+    assert [int(cell.replace(",", "")) for cell in cells] == expected.flatten().tolist()
+
+
+def test_a_clean_run_is_told_that_nothing_needs_to_be_done(tmp_path: Path) -> None:
+    run = trained(tmp_path / "clean", "digits", train={"epochs": 10, "lr": 0.05})
+    assert run.summary["turning_point"]["start"] is None
+    page = page_of(run, tmp_path)
+    assert "There is no sign of wrong labels" in page.text
+    assert "No label was replaced." in page.text
+    assert "Nothing needs to be done" in page.text
+    assert "The 12 with the lowest label quality are shown" in page.text
+
+
+def test_a_method_without_a_turning_point_says_what_it_cannot_tell(tmp_path: Path) -> None:
+    run = trained(tmp_path / "ce", "moons", noise=NOISY, method={"name": "ce"}, train={"epochs": 3})
+    page = page_of(run, tmp_path)
+    assert "This method does not estimate how many labels are wrong" in page.text
+    assert "does not look for a turning point" in page.text
+    assert "A run with the method selc" in page.text
+
+
+# The gallery
+
+
+def test_the_gallery_shows_the_issues_of_lowest_quality_first(digits: RunFolder) -> None:
+    shown = gallery(Snapshot(digits.path), 20)
+    found = digits.findings()
+    quality = found.quality.numpy()
+    issues = np.flatnonzero(found.is_issue.numpy())
+    assert [card.row for card in shown.cards] == issues[np.argsort(quality[issues], kind="stable")][:20].tolist()
+    assert shown.suspicious == len(issues)
+    assert shown.crisp
+
+
+def test_pictures_are_those_of_the_samples(photos: tuple[RunFolder, Path], tmp_path: Path) -> None:
+    run, place = photos
+    shown = gallery(Snapshot(run.path))
+    assert shown.cards
+    for card in shown.cards:
+        with Image.open(io.BytesIO(base64.b64decode(card.picture.partition(",")[2]))) as image:
+            np.testing.assert_array_equal(np.asarray(image), np.asarray(Image.open(place / card.name)))
+    assert len(page_of(run, tmp_path, samples=3).all("img")) <= len(plates(run)) + 3
+
+
+def test_a_large_picture_becomes_a_small_jpeg() -> None:
+    uri = thumbnail(torch.randint(0, 256, (3, 300, 600), dtype=torch.uint8))
+    assert uri.startswith("data:image/jpeg")
+    with Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2]))) as image:
+        assert image.size == (SIDE, SIDE // 2)
+
+
+def test_sixty_large_pictures_stay_far_below_the_limit() -> None:
+    noise = torch.randint(0, 256, (3, 400, 400), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    assert 60 * len(thumbnail(noise)) < LARGEST / 2  # noise is the worst that JPEG can be given
+
+
+def test_rows_of_a_table_are_shown_as_they_were_written(tmp_path: Path) -> None:
+    data = flower_csv(tmp_path / "flowers.csv", 60)
+    run = trained(tmp_path / "run", {"name": "table", "path": str(data)}, train={"epochs": 6})
+    shown = gallery(Snapshot(run.path))
+    assert shown.columns == ("length", "width", "weight", "thickness")
+    lines = data.read_text().splitlines()[1:]
+    for card in shown.cards:
+        written = [float(cell) for cell in lines[card.row].split(",")[:4]]
+        assert [float(number) for number in card.numbers] == pytest.approx(written, rel=1e-3, abs=1e-6)
+    page = page_of(run, tmp_path)
+    assert "thickness" in page.text
+    assert 'class="gallery' not in page.source
+
+
+def test_moons_are_rows_of_two_numbers(moons: RunFolder, tmp_path: Path) -> None:
+    shown = gallery(Snapshot(moons.path))
+    assert shown.columns == ("x1", "x2")
+    assert "x2" in page_of(moons, tmp_path).text
+
+
+def test_arrays_from_python_are_named_by_their_rows_and_the_page_says_so(tmp_path: Path) -> None:
+    x = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
+    fitted(x, (x[:, 0] > 0).long(), tmp_path / "run", 3)
+    page = page_of(tmp_path / "run", tmp_path)
+    assert "started from Python with arrays, which are not in its folder" in page.text
+
+
+def test_no_samples_means_that_no_data_are_read(photos: tuple[RunFolder, Path], tmp_path: Path) -> None:
+    copy, _ = moved(photos, tmp_path)
+    page = page_of(copy, tmp_path, samples=0)
+    assert "No samples are shown." in page.text
+    assert "cannot be shown" not in page.text
+
+
+# Bad input
+
+
+def test_a_report_of_a_run_whose_images_have_moved_is_written_with_one_sentence(
+    photos: tuple[RunFolder, Path], tmp_path: Path
+) -> None:
+    copy, elsewhere = moved(photos, tmp_path)
+    page = page_of(copy, tmp_path)
+    assert page.text.count("cannot be shown, because their data were not found") == 1
+    assert "--data PATH" in page.text
+    names = [card.name for card in gallery(Snapshot(copy)).cards]
+    assert names
+    assert all(re.sub(r"\s+", " ", name) in page.text for name in names)
+    pictures = gallery(Snapshot(copy), data=str(elsewhere))
+    assert all(card.picture for card in pictures.cards)
+
+
+def test_pictures_that_are_gone_are_counted_and_the_others_shown(
+    photos: tuple[RunFolder, Path], tmp_path: Path
+) -> None:
+    copy, elsewhere = moved(photos, tmp_path)
+    first, *others = gallery(Snapshot(copy)).cards
+    (elsewhere / first.name).unlink()
+    shown = gallery(Snapshot(copy), data=str(elsewhere))
+    assert shown.cards[0].picture == ""
+    assert all(card.picture for card in shown.cards[1:])
+    assert f"1 of {len(others) + 1} are no longer there" in shown.remark
+
+
+def test_other_rows_in_a_table_are_not_taken_for_those_of_the_run(tmp_path: Path) -> None:
+    data = flower_csv(tmp_path / "flowers.csv", 60)
+    run = trained(tmp_path / "run", {"name": "table", "path": str(data)}, train={"epochs": 4})
+    flower_csv(data, 60, seed=1)
+    shown = gallery(Snapshot(run.path))
+    assert not any(card.numbers for card in shown.cards)
+    assert "the data must be the same" in shown.remark
+
+
+def test_a_run_that_is_not_finished_is_reported_as_far_as_it_is(stopped: Path, tmp_path: Path) -> None:
+    before = {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file()}
+    page = page_of(stopped, tmp_path)
+    said = what_happened(Snapshot(stopped))
+    assert len(said) == 5
+    assert said[0].startswith("This run is not finished: epoch 2 of 20")
+    assert f"selc resume {stopped}" in said[4]
+    assert all(sentence in page.text for sentence in said)
+    assert [i for i in page.ids if i != "truth"] == SECTIONS
+    assert "must be a finished run" in page.text  # in the place of the matrix against the truth
+    assert {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file()} == before
+
+
+def test_a_run_without_an_epoch_has_a_page_too(stopped: Path, tmp_path: Path) -> None:
+    young = tmp_path / "young"
+    shutil.copytree(stopped, young, ignore=shutil.ignore_patterns("stage-*"))
+    page = page_of(young, tmp_path)
+    assert "no epoch has been saved yet" in page.text
+    assert page.all("img") == []
+
+
+def test_a_report_that_cannot_be_written_leaves_the_old_one(
+    moons: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "report.html"
+    path.write_text("the old one")
+
+    def full(self: Path, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("selc.files._write_bytes", full)
+    with pytest.raises(SelcError, match="No space left"):
+        write_report(moons, path, samples=0)
+    assert path.read_text() == "the old one"
+
+
+# Self-contained, escaped, small
+
+
+def test_the_page_asks_for_nothing_from_anywhere(page: Page) -> None:
+    for tag, attributes in page.elements:
+        assert tag not in {"script", "link", "iframe", "object", "embed", "base", "form"}
+        for key, value in attributes.items():
+            if key in {"src", "href", "srcset", "data", "action", "poster", "background"}:
+                assert value.startswith(("data:image/", "#")), (tag, key, value[:80])
+            assert not key.startswith("on")
+    style = page.source.partition("<style>")[2].partition("</style>")[0]
+    assert "url(" not in style
+    assert "@import" not in style
+    [policy] = [meta for meta in page.all("meta") if meta.get("http-equiv") == "Content-Security-Policy"]
+    assert policy["content"].startswith("default-src 'none'")
+    assert len(page.source.encode()) < LARGEST
+    anchors = {a["href"].removeprefix("#") for a in page.all("a")}
+    assert anchors <= set(page.ids)
+
+
+def test_names_that_are_markup_appear_as_text(photos: tuple[RunFolder, Path], tmp_path: Path) -> None:
+    page = page_of(photos[0], tmp_path)
+    assert "<b onclick=x>red & co" in page.text
+    assert not any("onclick" in a or "onerror" in a for _, a in page.elements)
+    assert "script" not in {tag for tag, _ in page.elements}
+    assert all(image["src"].startswith("data:image/") for image in page.all("img"))
+
+
+def test_classes_ids_settings_and_folders_made_of_script_are_escaped(tmp_path: Path) -> None:
+    place = tmp_path / "<script>alert('folder')<" / "run <i>"
+    rng = torch.Generator().manual_seed(0)
+    x = torch.randn(120, 2, generator=rng)
+    names = np.where((x[:, 0] > 0).numpy(), EVIL, "}}{{ 7*7 }}{% raw %}\x07\x1b[31m")
+    fitted(x, names.tolist(), place, 3)
+    arrays = dict(np.load(place / "noise.npz"))
+    np.savez(place / "noise.npz", **arrays, ids=np.array([f"{EVIL}{k}" for k in range(120)]))
+    (place / "data.json").write_text(
+        '{"notes": ["<img src=x onerror=alert(2)>"], "skipped": [["</bdi><script>", "x"]]}'
+    )
+    page = page_of(place, tmp_path)
+    for text in (EVIL, f"{EVIL}7", "<img src=x onerror=alert(2)>", "</bdi><script>", "run <i>", "{{ 7*7 }}{% raw %}"):
+        assert text in page.text
+    assert "49" not in re.findall(r"\}\}(\d+)\{%", page.text)
+    assert not re.search(r"[\x00-\x08\x0b-\x1f]", page.source.replace("\r", ""))
+    assert "script" not in {tag for tag, _ in page.elements}
+    assert "i" not in {tag for tag, _ in page.elements}
+
+
+def test_a_thousand_classes_with_long_names_stay_below_the_limit(tmp_path: Path) -> None:
+    C = 1000
+    rng = torch.Generator().manual_seed(0)
+    x, y = torch.randn(2 * C, 4, generator=rng), torch.arange(2 * C) % C
+    fitted(x, [f"class {k} " + "x" * 300 for k in y.tolist()], tmp_path / "run", 2)
+    page = page_of(tmp_path / "run", tmp_path)
+    assert len(page.source.encode()) < LARGEST
+    assert "50 of 1000 classes" in page.text
+
+
+def test_equal_runs_have_equal_pages(moons: RunFolder, tmp_path: Path) -> None:
+    assert page_of(moons, tmp_path / "a").source == page_of(moons, tmp_path / "b").source
+
+
+# Figures
+
+
+def test_figures_are_written_for_a_paper(digits: RunFolder, tmp_path: Path) -> None:
+    written, missing = save_all(digits, tmp_path)
+    assert missing == []
+    names = [plate.name for plate in plates(digits)]
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(f"{n}.{e}" for n in names for e in ("png", "pdf"))
+    for path in written:
+        start = path.read_bytes()[:4]
+        assert start == (b"%PDF" if path.suffix == ".pdf" else b"\x89PNG")
+
+
+def test_a_figure_that_a_run_cannot_show_is_told(stopped: Path, tmp_path: Path) -> None:
+    written, missing = save_all(RunFolder.open(stopped), tmp_path, ["png"])
+    assert any(sentence.startswith("no truth: ") and "finished" in sentence for sentence in missing)
+    assert "losses.png" in [path.name for path in written]
+
+
+@pytest.mark.parametrize("endings", [["gif"], [], ["png", "bmp"]])
+def test_figures_have_a_format_that_is_known(digits: RunFolder, tmp_path: Path, endings: list[str]) -> None:
+    with pytest.raises(ConfigError, match="png, svg, pdf"):
+        save_all(digits, tmp_path, endings)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_matrix_shows_suggested_by_given_labels(digits: RunFolder) -> None:
+    found = digits.findings()
+    counts = np.zeros((10, 10))
+    np.add.at(counts, (found.given.numpy(), found.suggested.numpy()), 1)
+    drawn = np.asarray(suggestions(digits).axes[0].images[0].get_array())
+    np.testing.assert_allclose(drawn, counts / counts.sum(1, keepdims=True))
+
+
+def test_bars_and_dots_are_the_shares_of_each_class(digits: RunFolder) -> None:
+    found, true = digits.findings(), digits.true
+    assert true is not None
+    axes = noise_by_class(digits).axes[0]
+    relabel, review = ([bar.get_width() for bar in box] for box in axes.containers)
+    labels = [int(label.get_text()) for label in axes.get_yticklabels()]
+    for place, label in enumerate(labels):
+        of = found.given == label
+        assert relabel[place] + review[place] == pytest.approx(float(found.is_issue[of].double().mean()))
+        dot = float(np.asarray(axes.lines[0].get_xdata())[place])
+        assert dot == pytest.approx(float((found.given != true)[of].double().mean()))
+    doubt = np.add(relabel, review)
+    assert (np.diff(doubt) <= 1e-12).all()
+
+
+def test_letters_that_the_font_lacks_are_no_reason_to_stop(tmp_path: Path) -> None:
+    x = torch.randn(60, 2, generator=torch.Generator().manual_seed(0))
+    fitted(x, np.where((x[:, 0] > 0).numpy(), "猫 $\\frac{", "🐕").tolist(), tmp_path / "run", 2)
+    page = page_of(tmp_path / "run", tmp_path)
+    assert "猫 $\\frac{" in page.text
+
+
+# Numbers
+
+
+def test_auroc_equals_scikit_learns_also_with_ties() -> None:
+    rng = np.random.default_rng(0)
+    positive = rng.random(300) < 0.3
+    scores = np.round(rng.normal(size=300) + positive, 1)
+    assert auroc(torch.from_numpy(scores), torch.from_numpy(positive)) == pytest.approx(roc_auc_score(positive, scores))
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0, "0%"), (0.004, "0.4%"), (0.365, "36%"), (0.997, "99.7%"), (1, "100%"), (0.099, "9.9%")]
+)
+def test_percents_say_neither_none_nor_all_where_that_is_wrong(share: float, text: str) -> None:
+    assert percent(share) == text
+
+
+def test_shares_of_a_class_without_samples_are_zero() -> None:
+    given = torch.tensor([0, 0, 2])
+    assert shares(torch.tensor([True, False, True]), given, 3).tolist() == [0.5, 0, 1]
+
+
+def test_samples_must_not_be_negative(moons: RunFolder) -> None:
+    with pytest.raises(InputError, match="0 or more; got -1"):
+        write_report(moons, samples=-1)
+
+
+# The commands
+
+
+def call(*arguments: str) -> Result:
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command()(report_command)
+    app.command()(figures_command)
+    return CliRunner().invoke(app, list(arguments))
+
+
+def test_the_command_writes_the_page_into_the_run_and_says_where(moons: RunFolder, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(moons.path, tmp_path / "run"))
+    result = call("report", str(copy))
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith(str(copy / "report.html"))
+    assert Page(copy / "report.html").ids
+    result = call("figures", str(copy), "--format", "PNG, .svg")
+    assert result.exit_code == 0, result.output
+    assert (copy / "figures" / "losses.svg").is_file()
+
+
+def test_the_command_notes_a_run_that_is_not_finished(stopped: Path, tmp_path: Path) -> None:
+    result = call("report", str(stopped), "--out", str(tmp_path / "page.html"))
+    assert result.exit_code == 0, result.output
+    assert "is not finished; the report shows what is known so far" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["report", "figures"])
+def test_a_folder_that_is_no_run_is_one_sentence(command: str, tmp_path: Path) -> None:
+    result = call(command, str(tmp_path))
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: ")
+    assert "must be the folder of a run" in result.stderr
+    assert "Traceback" not in result.output
+    assert not list(tmp_path.iterdir())
