@@ -78,7 +78,7 @@ def ratio(table: Table, name: str, cell: tuple[str, str]) -> float | None:
     ours, plain = table[name][cell], table["ce"][cell]
     if not ours or not plain:
         return None
-    return statistics.mean(line["seconds"] for line in ours) / statistics.mean(line["seconds"] for line in plain)
+    return statistics.mean(float(e["seconds"]) for e in ours) / statistics.mean(float(e["seconds"]) for e in plain)
 
 
 def title(cell: tuple[str, str]) -> str:

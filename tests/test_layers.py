@@ -19,7 +19,7 @@ LAYERS = [
     {"methods"},
     {"train"},
     {"run"},
-    {"report", "screen"},
+    {"report", "screen", "estimator", "integrations"},
     {"demo"},
     {"cli"},
     {"__main__"},

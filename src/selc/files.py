@@ -41,7 +41,11 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    write_whole(path, lambda p: _write_bytes(p, text.encode()))
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    write_whole(path, lambda p: _write_bytes(p, data))
 
 
 def _write_bytes(path: Path, data: bytes) -> None:

@@ -35,7 +35,7 @@ class AUM(Method):
     """
 
     family = "stages"
-    cost = 1.8
+    cost = 1.4
     epochs: int = 0  # of the run; `check` is told
 
     def __init__(self, *, measure: float = 0.5, quantile: float = 0.99) -> None:

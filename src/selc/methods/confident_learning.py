@@ -44,7 +44,7 @@ class ConfidentLearning(Method):
 
     family = "stages"
     needs = "the package cleanlab"
-    cost = 4.7
+    cost = 4.4
 
     def __init__(self, *, folds: int = 5, filter_by: Filter = "prune_by_noise_rate") -> None:
         super().__init__()

@@ -41,7 +41,7 @@ class CRUST(Method):
 
     family = "gradient subset"
     needs = "linear head"
-    cost = 1.2
+    cost = 1.6
     epochs: int = 200  # of the run; `check` is told
 
     def __init__(

@@ -40,7 +40,7 @@ class DAC(Method):
 
     family = "extra class"
     needs = "noise rate (estimated)"
-    cost = 2.1
+    cost = 2.0
     keeps_belief = True
     epochs: int = 200  # of the run; `check` is told
     average: Tensor

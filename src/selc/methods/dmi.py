@@ -36,7 +36,7 @@ class DMI(Method):
 
     family = "stages"
     needs = "batches with every class"
-    cost = 1.1
+    cost = 1.0
     epochs = 0  # of the run; known when it was checked
 
     def __init__(self, *, warm_up: float | Literal["auto"] = "auto", tuning: float = 0.83, lr: float = 1e-6) -> None:

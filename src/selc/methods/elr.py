@@ -27,6 +27,7 @@ class ELR(Method):
     """
 
     family = "memory"
+    cost = 1.2
     keeps_belief = True
 
     def __init__(self, *, beta: float = 0.7, lambda_: float = 3.0) -> None:

@@ -39,7 +39,7 @@ class Forward(Method):
 
     family = "matrix"
     needs = "transition matrix (estimated)"
-    cost = 1.4
+    cost = 1.1
     epochs: int = 200  # of the run; `check` is told
     transition: Tensor
 

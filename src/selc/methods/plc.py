@@ -26,6 +26,7 @@ class PLC(Method):
     """
 
     family = "relabelling"
+    cost = 1.0
     keeps_belief = True
     theta_now: Tensor
 

@@ -21,6 +21,7 @@ class SAT(Method):
     """
 
     family = "memory"
+    cost = 1.0
     keeps_belief = True
 
     def __init__(self, *, start: float = 10, alpha: float = 0.9) -> None:

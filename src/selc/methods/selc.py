@@ -43,6 +43,7 @@ class SELC(Method):
     """
 
     family = "memory"
+    cost = 1.1
     keeps_belief = True
 
     def __init__(

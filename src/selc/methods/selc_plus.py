@@ -27,6 +27,7 @@ class SELCPlus(Method):
     """
 
     family = "stages"
+    cost = 2.2
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ class TruncatedGCE(Method):
     """
 
     family = "selection"
-    cost = 1.03
+    cost = 1.0
     epochs: int = 200  # of the run; `check` is told
 
     def __init__(self, *, q: float = 0.7, k: float = 0.5, start: float = 0.33, every: float = 0.083) -> None:

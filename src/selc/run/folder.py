@@ -37,7 +37,7 @@ import selc
 from selc.core.store import Store
 from selc.core.turning import Turn
 from selc.errors import RunFolderError
-from selc.files import read_json, read_tensors, write_json, write_tensors, write_text, write_whole
+from selc.files import read_json, read_tensors, write_bytes, write_json, write_tensors, write_text, write_whole
 from selc.noise import Noise
 from selc.run.config import Config
 from selc.run.findings import Findings, as_csv, as_parquet, find
@@ -225,7 +225,7 @@ class RunFolder:
         columns = findings.columns(self.ids, self.classes)
         write_text(self.path / "label_issues.csv", as_csv(columns))
         if (parquet := as_parquet(columns)) is not None:
-            write_whole(self.path / "label_issues.parquet", lambda path: path.write_bytes(parquet))
+            write_bytes(self.path / "label_issues.parquet", parquet)
 
     def findings(self) -> Findings:
         """The rows of label_issues.csv, of the finished run, worked out from what the folder holds."""

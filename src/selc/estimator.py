@@ -1,0 +1,254 @@
+"""SELCClassifier: every method by the conventions of scikit-learn.
+
+The constructor stores, ``fit`` computes, and what it found ends in an underscore.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from selc.data import ArrayInputs
+from selc.data.coding import Coding
+from selc.data.features import Numbers, Scale
+from selc.data.frames import frame_cells, is_frame, is_plain
+from selc.data.own import suits
+from selc.errors import ConfigError, InputError
+from selc.methods import Method
+from selc.methods import create as create_method
+from selc.nets import create as create_net
+from selc.nets.own import try_out
+from selc.run.config import resolve_plan
+from selc.run.issues import issues_of
+from selc.run.predict import probabilities
+from selc.train import Progress, Trainer
+from selc.types import Labels, TrainSet
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.utils import check_random_state, check_X_y
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError:
+    raise ConfigError(
+        "SELCClassifier needs scikit-learn 1.6 or newer; got none. Install it: pip install 'selc[sklearn]'."
+    ) from None
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Module = str | nn.Module | Callable[..., nn.Module]
+_NUMBERS = {"dtype": (np.float64, np.float32), "allow_nd": True}
+
+
+class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """A neural network for labels of which some are wrong; it corrects them while it learns.
+
+    Parameters
+    ----------
+    module : a network: a name (``selc list nets``), an ``nn.Module`` (copied, not changed; it starts from its own
+        weights), or a class or function that makes one. Such a function is called with the number of outputs; if it
+        has parameters called ``num_classes`` and ``shape`` (of one input), with these by name.
+    module_options : keyword arguments for a name, a class or a function.
+    method : any method by name (``selc list methods``), or a `Method` object; by default ``"selc"``, which finds the
+        turning point and corrects labels from there on.
+    method_options : options of a method that is given by name.
+    max_epochs, lr, batch_size : of the training; None is what suits the number of rows.
+    train_options : any other field of `selc.Plan`, such as ``{"optimizer": "Adam"}``.
+    standardize : whether inputs are scaled to mean zero and variance one over the training rows; arrays
+        [N, channels, height, width] by channel, others by column.
+    device : ``"auto"``, ``"cpu"``, ``"cuda"``, ...
+    random_state : an integer for the same result each time, a ``RandomState``, or None.
+    verbose : 1 prints a line per epoch.
+
+    Attributes
+    ----------
+    classes_ : the labels, sorted [C].
+    corrected_labels_ : the labels to go on with [N], of the kind of ``y``.
+    label_issues_ : a dictionary of columns [N], one row per sample in the order of the data: ``sample_id``,
+        ``is_label_issue``, ``label_quality`` (low is bad), ``given_label``, ``predicted_label``, ``suggested_label``,
+        ``suggested_confidence``, ``action`` (keep, review, relabel). ``pandas.DataFrame(label_issues_)`` is the table.
+    soft_targets_ : what the method believes, [N, C]; rows sum to one.
+    pred_probs_ : what the trained network says of its own training rows, [N, C].
+    noise_rate_ : the estimated share of wrong labels.
+    transition_matrix_ : P(given = column | corrected = row), [C, C]; rows sum to one. cleanlab's ``noise_matrix`` is
+        its transpose.
+    turning_point_ : when the network began to learn wrong labels (`selc.core.turning.Turn`), or None if the method
+        does not look for it.
+    history_ : one dictionary per epoch.
+    module_ : the trained network.
+    n_features_in_, feature_names_in_ : as everywhere in scikit-learn.
+    """
+
+    def __init__(
+        self,
+        module: Module = "mlp",
+        *,
+        module_options: Mapping[str, Any] | None = None,
+        method: str | Method = "selc",
+        method_options: Mapping[str, Any] | None = None,
+        max_epochs: int | None = None,
+        lr: float | None = None,
+        batch_size: int | None = None,
+        train_options: Mapping[str, Any] | None = None,
+        standardize: bool = True,
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.module = module
+        self.module_options = module_options
+        self.method = method
+        self.method_options = method_options
+        self.max_epochs = max_epochs
+        self.lr = lr
+        self.batch_size = batch_size
+        self.train_options = train_options
+        self.standardize = standardize
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_ids: Any = None) -> SELCClassifier:  # noqa: N803
+        """Train on ``X`` [N, ...] with the noisy labels ``y`` [N]; ``sample_ids`` [N] name the rows of the table."""
+        x, y = self._training_rows(X, y)
+        self.classes_, given = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise InputError(f"y must name at least two classes; got 1 class, {self.classes_[0]!r}.")
+        self.shape_ = x.shape[1:]
+        self.scale_ = _scale(x, self._measured()) if self.standardize else None
+        inputs, count = self._inputs(x), len(self.classes_)
+        labels = torch.from_numpy(given.astype(np.int64))
+        plan = resolve_plan(self._settings(), suits(len(labels)))
+        method = self._method()
+        trainer = Trainer(plan, self._factory(self.shape_), progress=_Printed() if self.verbose else None)
+        outcome = trainer.fit(copy.deepcopy(method), TrainSet(inputs, Labels(labels, count)))
+
+        self.method_ = method  # as it was before: what it remembers of the training rows is not needed any more
+        self.module_ = outcome.model.cpu()
+        self.history_ = outcome.history
+        self.soft_targets_ = outcome.target.full().cpu().numpy()
+        self.pred_probs_ = outcome.probs.full().cpu().numpy()
+        found = issues_of(outcome, labels, count)
+        self.corrected_labels_ = self.classes_[found.corrected.numpy()]
+        self.turning_point_, self.noise_rate_ = found.turning_point, found.noise_rate
+        self.transition_matrix_ = found.transition_matrix.double().numpy()
+        self.label_issues_ = found.table(self.classes_, _ids(sample_ids, len(labels)))
+        return self
+
+    def predict_proba(self, X: Any) -> Array:  # noqa: N803
+        """The probability of each of ``classes_``, [N, C]."""
+        check_is_fitted(self)
+        inputs, count = self._inputs(self._new_rows(X)), len(self.classes_)
+        try:
+            return np.asarray(probabilities(self.module_, self.method_, inputs, count, device=self.device).numpy())
+        finally:
+            self.module_.cpu()  # where it can be pickled for a machine without a GPU
+
+    def predict(self, X: Any) -> Array:  # noqa: N803
+        """The most probable label of each row, [N]."""
+        probs = self.predict_proba(X)
+        return np.asarray(self.classes_[probs.argmax(axis=1)])
+
+    # Rows as numbers
+
+    def _training_rows(self, X: Any, y: Any) -> tuple[Numbers, Array]:  # noqa: N803
+        self.coding_ = None
+        if is_frame(X) and not is_plain(X):
+            validate_data(self, X, skip_check_array=True)  # names and number of the columns
+            cells = frame_cells(X)
+            _, y = check_X_y(np.zeros((len(X), 1)), y, dtype=None)
+            self.coding_ = Coding.learnt(cells)
+            x = self.coding_.apply(cells)
+        else:
+            x, y = validate_data(self, X, y, **_NUMBERS)
+        check_classification_targets(y)
+        return x.astype(np.float64), y
+
+    def _new_rows(self, X: Any) -> Numbers:  # noqa: N803
+        if self.coding_ is None:
+            return np.asarray(validate_data(self, X, reset=False, **_NUMBERS), dtype=np.float64)
+        if not is_frame(X):
+            raise InputError(
+                "X must be a DataFrame like that of the training, which had columns of text or gaps; "
+                f"got {type(X).__name__}."
+            )
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return self.coding_.apply(frame_cells(X, self.coding_))
+
+    def _measured(self) -> int | None:
+        return None if self.coding_ is None else self.coding_.measured
+
+    def _inputs(self, x: Numbers) -> ArrayInputs:
+        if x.shape[1:] != self.shape_:
+            raise InputError(f"X must hold inputs of shape {list(self.shape_)}; got {list(x.shape[1:])}.")
+        return ArrayInputs(torch.from_numpy(x.astype(np.float32)) if self.scale_ is None else self.scale_.apply(x))
+
+    # What was asked for
+
+    def _settings(self) -> dict[str, Any]:
+        given = {"epochs": self.max_epochs, "lr": self.lr, "batch_size": self.batch_size, "device": self.device}
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        settings = {key: value for key, value in given.items() if value is not None}
+        return {**settings, "seed": seed, **(self.train_options or {})}
+
+    def _method(self) -> Method:
+        if isinstance(self.method, str):
+            return create_method(self.method, self.method_options)
+        if self.method_options:
+            raise ConfigError("method_options go with a method's name; got a method object, which has its own.")
+        return copy.deepcopy(self.method)
+
+    def _factory(self, shape: tuple[int, ...]) -> Callable[[int], nn.Module]:
+        module, options = self.module, dict(self.module_options or {})
+        if isinstance(module, str):
+            return lambda outputs: create_net(module, outputs, shape, options)
+        if isinstance(module, nn.Module):
+            if options:
+                raise ConfigError("module_options go with a name, a class or a function; got a module that is made.")
+            return lambda outputs: _checked(copy.deepcopy(module), shape, outputs)
+        known = inspect.signature(module).parameters
+        supplied = {"shape": shape} if "shape" in known else {}
+
+        def make(outputs: int) -> nn.Module:
+            if "num_classes" in known:
+                return _checked(module(num_classes=outputs, **supplied, **options), shape, outputs)
+            return _checked(module(outputs, **supplied, **options), shape, outputs)
+
+        return make
+
+
+def _scale(x: Numbers, measured: int | None) -> Scale:
+    """Of each column; of images [N, K, H, W] of each channel."""
+    if x.ndim != 4:
+        return Scale.of(x, measured)
+    channels = Scale.of(np.moveaxis(x, 1, 3).reshape(-1, x.shape[1]))
+    return Scale(channels.mean[:, None, None], channels.std[:, None, None])
+
+
+def _checked(net: nn.Module, shape: tuple[int, ...], outputs: int) -> nn.Module:
+    if next(net.parameters(), torch.empty(0)).device.type == "meta":
+        return net
+    got = try_out(net, shape, "module")
+    if got != [2, outputs]:
+        raise ConfigError(f"module must map 2 inputs of shape {list(shape)} to outputs {[2, outputs]}; got {got}.")
+    return net
+
+
+def _ids(given: Any, count: int) -> Array:
+    ids = np.arange(count) if given is None else np.asarray(given)
+    if ids.shape != (count,):
+        raise InputError(f"sample_ids must name each of the {count} rows; got shape {ids.shape}.")
+    return ids
+
+
+class _Printed(Progress):
+    """A line per epoch."""
+
+    def end_epoch(self, entry: dict[str, Any]) -> None:
+        changed = f"  labels changed {entry['changed']:.1%}" if "changed" in entry else ""
+        print(f"stage {entry['stage']}  epoch {entry['epoch'] + 1}  loss {entry['loss']:.4f}{changed}")

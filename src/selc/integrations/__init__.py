@@ -1,0 +1,1 @@
+"""Exchange with other libraries; each is imported only when it is used."""
