@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from selc.core import soft_cross_entropy as soft_cross_entropy
     from selc.core import turning_point as turning_point
     from selc.errors import SelcError as SelcError
+    from selc.estimator import SELCClassifier as SELCClassifier
     from selc.methods import Method as Method
     from selc.run import Config as Config
     from selc.run import RunFolder as RunFolder
@@ -36,6 +37,7 @@ _HOME = {
     "turning_point": "selc.core",
     "soft_cross_entropy": "selc.core",
     "SelcError": "selc.errors",
+    "SELCClassifier": "selc.estimator",
     "Method": "selc.methods",
     "Config": "selc.run",
     "RunFolder": "selc.run",

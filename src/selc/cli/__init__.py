@@ -10,6 +10,7 @@ import selc
 from selc.cli.embed import embed
 from selc.cli.listing import list_
 from selc.cli.noise import app as noise_app
+from selc.cli.predict import predict
 from selc.cli.report import figures, report
 from selc.cli.review import apply, review
 from selc.cli.train import demo, resume, train
@@ -24,6 +25,7 @@ app.command()(demo)
 app.command()(train)
 app.command()(resume)
 app.command()(embed)
+app.command()(predict)
 app.command()(report)
 app.command()(figures)
 app.command()(review)

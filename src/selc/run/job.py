@@ -24,6 +24,7 @@ from selc.run.config import ARRAYS, Config
 from selc.run.estimates import estimates
 from selc.run.findings import ACTIONS, Findings, find
 from selc.run.folder import RunFolder
+from selc.run.inputs import write_inputs
 from selc.run.labels import corrected_by
 from selc.run.teacher import supply_for
 from selc.train import Plan, Progress, Trainer
@@ -55,6 +56,7 @@ def execute(
     run = RunFolder.create(out, config, noise, bundle.true, bundle.classes, bundle.ids, bundle.digest, target, rows)
     if bundle.notes or bundle.skipped:
         write_json(run.path / "data.json", {"notes": list(bundle.notes), "skipped": [list(s) for s in bundle.skipped]})
+    write_inputs(run.path, bundle.inputs)
     job.go(run, progress)
     return run
 
