@@ -285,3 +285,11 @@ def test_the_command_writes_a_file_and_never_over_another(
     wrong = call(mixed.path, "nothing.csv")
     assert wrong.exit_code == 2
     assert wrong.output.startswith("error: data must be a path that exists")
+
+
+def test_a_run_remembers_its_inputs_by_itself_and_long_images_are_cut_as_in_training(tmp_path: Path) -> None:
+    root = folder(tmp_path / "photos", each=4, size=(10, 20))
+    data = {"name": "folder", "path": str(root), "cache": str(tmp_path / "cache"), "workers": 1}
+    run = run_on(data, tmp_path / "run", net={"name": "cnn", "width": 4})
+    assert read_json(run.path / "inputs.json")["resize"] == "shorter"
+    np.testing.assert_allclose(predict(run, root).probs.numpy(), trained_probs(run), atol=1e-5)

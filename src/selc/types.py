@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -157,6 +158,14 @@ class Outcome:
     given: Tensor | None = None  # [N] the labels that stay where a change is not trusted; None: all changes are
     trust: Tensor | None = None  # [N] expected share of right ones among changes like that of the row
     classes: tuple[str, ...] = ()  # names of the classes, where the labels had names
+    named: bool = False  # whether the labels were given by name
+    label_issues_: dict[str, Any] = field(default_factory=dict)  # columns [N] of the findings, where they were made
+
+    @property
+    def corrected_labels_(self) -> Any:
+        """The corrected labels [N] as a numpy array, by their names where the labels had names."""
+        labels = self.corrected_labels.cpu().numpy()
+        return np.array(self.classes, dtype=np.str_)[labels] if self.named else labels
 
     @property
     def believed_labels(self) -> Tensor:

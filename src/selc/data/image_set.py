@@ -107,7 +107,7 @@ def image_bundle(
     everything = [first, *others.values(), *([held] if held else [])]
     skipped = [sample for each in everything for sample in each.skipped]
     return Bundle(
-        inputs=ImageInputs(first.pixels, view),
+        inputs=ImageInputs(first.pixels, view, resize=resize),
         labels=first.labels,
         classes=first.classes,
         shape=(3, side, side),

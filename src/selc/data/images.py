@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from selc.data.augment import View
+from selc.data.worker import Resize
 
 
 class Pixels(Protocol):
@@ -49,8 +50,11 @@ class ArrayPixels:
 class ImageInputs:
     """Images as inputs of a network; the draws of their augmentation are keyed by row."""
 
-    def __init__(self, pixels: Pixels, view: View, device: torch.device | None = None) -> None:
+    def __init__(
+        self, pixels: Pixels, view: View, device: torch.device | None = None, resize: Resize = "stretch"
+    ) -> None:
         self.pixels, self.view, self.device = pixels, view, device or torch.device("cpu")
+        self.resize: Resize = resize  # how files were brought to the size of the pixels, for later ones
 
     def __len__(self) -> int:
         return len(self.pixels)
@@ -66,4 +70,4 @@ class ImageInputs:
             yield self.view.train(pixels, draws.index_select(0, rows))
 
     def to(self, device: torch.device) -> ImageInputs:
-        return ImageInputs(self.pixels.to(device), self.view, device)
+        return ImageInputs(self.pixels.to(device), self.view, device, self.resize)

@@ -43,7 +43,7 @@ class IterativeCV(Method):
 
     family = "selection"
     needs = "two networks"
-    cost = 2.6
+    cost = 2.7
     epochs: int = 200  # of the run, as ``check`` hears it; until then the published number
     rate: float = 0.0  # of wrong labels, as the first half shows it
     candidates: Tensor | None = None  # rows that are neither selected nor removed

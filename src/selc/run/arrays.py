@@ -24,6 +24,8 @@ from selc.noise.base import measured
 from selc.registry import keyword_options
 from selc.run.config import ARRAYS, Choice, Config, resolve_plan
 from selc.run.folder import RunFolder
+from selc.run.inputs import write_inputs
+from selc.run.issues import issues_of
 from selc.run.job import train_into
 from selc.train import Progress, Trainer
 from selc.types import EvalSet, Inputs, Labels, Outcome, TrainSet
@@ -67,7 +69,7 @@ def fit(
     factory = _factory(net, shape, net_options)
     if out is None:
         trainer = Trainer(plan, factory, tests=samples.tests, val=samples.val, progress=progress)
-        return _with_classes(trainer.fit(chosen_method, data), classes)
+        return _described(trainer.fit(chosen_method, data), samples, data, classes)
     config = Config(
         data=Choice(name=ARRAYS),
         noise=Choice(name="none"),
@@ -79,6 +81,7 @@ def fit(
     run = RunFolder(out)
     if not (resume and (run.path / "config.toml").exists()):
         run = RunFolder.create(out, config, noise, None, classes, samples.ids)
+    write_inputs(run.path, samples.inputs)
     outcome = train_into(
         run,
         chosen_method,
@@ -90,7 +93,7 @@ def fit(
         fingerprint=config.fingerprint(noise.digest),
         progress=progress,
     )
-    return _with_classes(outcome, classes)
+    return _described(outcome, samples, data, classes)
 
 
 @dataclass(frozen=True)
@@ -208,8 +211,12 @@ def _names(classes: tuple[str, ...], count: int) -> tuple[str, ...]:
     return classes + tuple(str(k) for k in range(len(classes), count))
 
 
-def _with_classes(outcome: Outcome, classes: tuple[str, ...]) -> Outcome:
-    outcome.classes = classes
+def _described(outcome: Outcome, samples: _Samples, data: TrainSet, classes: tuple[str, ...]) -> Outcome:
+    """The outcome with the names of its classes, and what it says of each label."""
+    outcome.classes, outcome.named = classes, bool(samples.classes)
+    names = np.array(classes, dtype=np.str_) if outcome.named else np.arange(len(classes))
+    ids = np.arange(len(data)) if samples.ids is None else np.array(samples.ids, dtype=np.str_)
+    outcome.label_issues_ = issues_of(outcome, data.labels.hard, len(classes)).table(names, ids)
     return outcome
 
 

@@ -2,10 +2,10 @@
 
 config.toml             every setting, loadable again
 environment.json        versions, commit, threads
-inputs.json, .safetensors  how data become inputs, for `selc predict`
 data.json               what was noticed about the data, and which samples were left out
 given_targets.safetensors  soft labels to train on, where another run gave some
 noise.npz, noise.json   given labels, true labels where known, names of the samples; rate, matrix, hash
+inputs.json, inputs.safetensors  how data become inputs, for new data (`selc predict`)
 metrics.jsonl           one line per epoch
 stage-K/                checkpoint and recorded losses of each stage
 model.safetensors       the trained weights, for plain PyTorch

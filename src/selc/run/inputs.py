@@ -46,7 +46,7 @@ def state_of(inputs: Inputs) -> dict[str, Any]:
             "kind": "images",
             "shape": shape,
             "stored": list(stored),  # before the window of ``size`` is cut out
-            "resize": getattr(inputs, "resize", "stretch"),
+            "resize": inputs.resize,
             "size": list(inputs.view.size),
             "mean": list(inputs.view.mean),
             "std": list(inputs.view.std),
