@@ -146,6 +146,14 @@ def test_a_run_folder_that_exists_is_refused_and_kept(tmp_path: Path) -> None:
     assert (out / "model.safetensors").read_bytes() == before
 
 
+def test_a_dry_run_says_what_would_be_done_and_writes_nothing(tmp_path: Path) -> None:
+    result = call("train", "moons", "--dry-run", "--out", str(tmp_path / "run"))
+    assert result.exit_code == 0, result.output
+    assert "found 2,000 inputs of 2 with labels of 2 classes" in result.stderr
+    assert "selc with mlp, 40 epochs" in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
 def test_resume_of_a_finished_run_says_so(tmp_path: Path) -> None:
     out = tmp_path / "run"
     call("train", "moons", "--method", "ce", "--out", str(out), *QUICK)

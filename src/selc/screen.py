@@ -16,6 +16,7 @@ from rich.progress import Progress as Bars
 from rich.table import Column
 from rich.text import Text
 
+from selc.data import Bundle
 from selc.data.progress import reporting
 from selc.run import Config, RunFolder
 from selc.run.estimates import warnings_of
@@ -133,6 +134,18 @@ def describe_turn(turn: dict[str, Any]) -> str:
     if turn["start"] is None:
         return f"{where}; cross entropy goes on and no label is changed"
     return f"{where}; back to epoch {turn['start']:.1f}, from there SELC with alpha {turn['alpha']:.2f}"
+
+
+def show_data(bundle: Bundle) -> None:
+    """What the data are, in a line."""
+    kind = "images" if len(bundle.shape) == 3 else "inputs"
+    size = " x ".join(map(str, bundle.shape))
+    sets = [f"{name} {len(test.labels):,}" for name, test in bundle.tests.items()]
+    beside = f"; measured on: {', '.join(sets)}" if sets else "; no test set"
+    print(
+        f"found {len(bundle.labels):,} {kind} of {size} with labels of {len(bundle.classes)} classes{beside}",
+        file=sys.stderr,
+    )
 
 
 def show_config(config: Config, folder: Path) -> None:

@@ -64,6 +64,7 @@ def train(
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting: method.alpha=0.8")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run. (default: runs/DATA-METHOD-K)")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what was found and what would be done.")] = False,
 ) -> None:
     """Train a method on a dataset; write model, corrected labels and history to a run folder."""
     with speaking():
@@ -98,14 +99,17 @@ def train(
 
         from selc.run import Config, execute
         from selc.run.job import load
-        from selc.screen import Screen, reading, show_config
+        from selc.screen import Screen, reading, show_config, show_data
 
         resolved = Config.resolve(settings)  # says what is wrong before the data are read
         with reading():
             bundle = load(resolved)
         resolved = Config.resolve(settings, bundle.recipe)
         folder = out or _free_folder(f"{_short_name(data)}-{resolved.method.name}")
+        show_data(bundle)
         show_config(resolved, folder)
+        if dry_run:
+            return
         with resumable(folder), Screen() as screen:
             run = execute(resolved, folder, screen, bundle)
         _show(run)
