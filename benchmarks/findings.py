@@ -150,6 +150,9 @@ def page(lines: list[dict[str, Any]]) -> str:
         if zones:
             names = ("relabel_wrong", "relabel_right", "relabel_recall", "look_recall", "right_before", "right_after")
             precise, right, recall, look, before, after = (mean(zones, name) for name in names)
+            if mean(zones, "relabel") == 0:
+                text += ["", f"Zones of SELC: no label is `relabel`; {look:.3f} of the wrong ones are `review`."]
+                continue
             text += [
                 "",
                 f"Zones of SELC: `relabel` {mean(zones, 'relabel'):.0f} samples, of which {precise:.3f} had a wrong "
