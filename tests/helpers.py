@@ -55,6 +55,13 @@ def gradient(loss: Tensor, wrt: Tensor) -> Tensor:
     return result
 
 
+def stored(rows: Tensor) -> Store:
+    """A table with these rows."""
+    store = Store(*rows.shape)
+    store.write(torch.arange(len(rows)), rows)
+    return store
+
+
 def train_set(labels: Tensor | Store, num_classes: int) -> TrainSet:
     return TrainSet(ArrayInputs(torch.zeros(len(labels), 1)), Labels(labels, num_classes))
 

@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from selc.core import Store
 from selc.errors import ConfigError
 from selc.methods.base import Method
 from selc.methods.ce import CE
@@ -29,6 +28,7 @@ from tests.helpers import (
     random_targets,
     rng,
     softmax64,
+    stored,
     train_set,
 )
 
@@ -42,12 +42,6 @@ def ready(method: DAC, data: TrainSet | None = None, epochs: int = 8) -> TrainSe
     method.setup(data)
     assert method.check(data, epochs, B) is None
     return data
-
-
-def stored(rows: Tensor) -> Store:
-    store = Store(*rows.shape)
-    store.write(torch.arange(len(rows)), rows)
-    return store
 
 
 @pytest.mark.parametrize("soft", [False, True])

@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from selc.core import Store
 from selc.errors import ConfigError
 from selc.methods.base import Method
 from selc.methods.ce import CE
@@ -27,6 +26,7 @@ from tests.helpers import (
     random_targets,
     rng,
     softmax64,
+    stored,
     train_set,
 )
 
@@ -49,12 +49,6 @@ def ready(method: Forward, data: TrainSet | None = None) -> TrainSet:
     method.setup(data)
     assert method.check(data, 20, B) is None
     return data
-
-
-def stored(rows: Tensor) -> Store:
-    store = Store(*rows.shape)
-    store.write(torch.arange(len(rows)), rows)
-    return store
 
 
 @pytest.mark.parametrize("seed", range(3))

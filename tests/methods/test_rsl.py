@@ -10,7 +10,8 @@ from torch import Tensor
 
 from selc.errors import ConfigError
 from selc.methods import CE, create
-from selc.methods.rsl import RSL, estimated, given_for, quotas, smallest
+from selc.methods.parts import given_for
+from selc.methods.rsl import RSL, estimated, quotas, smallest
 from selc.types import Seen, TrainSet
 from tests.helpers import close, one_hot64, random_labels, random_targets, rng, train_set
 from tests.methods.test_co_teaching import Asked, Stages, outcome, table, turned

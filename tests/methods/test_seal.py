@@ -25,18 +25,13 @@ from tests.helpers import (
     random_logits,
     random_targets,
     softmax64,
+    stored,
     train_set,
 )
 
 N, C = 12, 4
 LABELS = random_labels(N, C, seed=0)
 GIVEN = one_hot64(LABELS, C)
-
-
-def stored(rows: Tensor) -> Store:
-    store = Store(*rows.shape)
-    store.write(torch.arange(len(rows)), rows)
-    return store
 
 
 def sweeping(p: Tensor) -> Sweep:

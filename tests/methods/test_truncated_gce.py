@@ -25,6 +25,7 @@ from tests.helpers import (
     random_targets,
     rng,
     softmax64,
+    stored,
     train_set,
 )
 
@@ -38,12 +39,6 @@ def ready(method: TruncatedGCE, data: TrainSet | None = None, epochs: int = 10) 
     method.setup(data)
     assert method.check(data, epochs, B) is None
     return data
-
-
-def stored(rows: Tensor) -> Store:
-    store = Store(*rows.shape)
-    store.write(torch.arange(len(rows)), rows)
-    return store
 
 
 def sweeping(p: Tensor) -> Sweep:

@@ -15,8 +15,7 @@ from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Net, Train
 from selc.methods.ce import CE
 from selc.methods.co_teaching import Rate, check_rate, known_rate
-from selc.methods.parts import epochs_of
-from selc.methods.rsl import given_for
+from selc.methods.parts import epochs_of, given_for
 from selc.types import Batch, Labels, Outcome, Sweep, TrainSet
 
 MOMENTUM = 0.95  # of the running average that the first penalty is taken from (the authors' constant)

@@ -16,8 +16,7 @@ from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Net, Train
 from selc.methods.ce import CE
 from selc.methods.co_teaching import check_ramp, exchanged, kept_share, mean_of_two, never_reached
-from selc.methods.parts import Pair, epochs_of
-from selc.methods.rsl import given_for
+from selc.methods.parts import Pair, epochs_of, given_for
 from selc.types import Batch, Outcome, Sweep, TrainSet
 
 JOIN, JOIN_LATE = 0.2, 0.4  # shares of the epochs after which candidates join: 40 and 80 of the authors' 200

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from selc.core.loss import handed_out
-from selc.core.store import Store
-from selc.types import Batch, Labels
+from selc.core.store import BLOCK, Store
+from selc.types import Batch, Labels, TrainSet
 
 
 def label_store(labels: Labels) -> Store:
@@ -26,6 +26,16 @@ def normalised(store: Store, labels: Labels) -> Store:
     result = Store(len(store), store.columns).to(store.table.device)
     for index, rows in store.blocks():
         result.write(index, handed_out(rows, labels.read(index)))
+    return result
+
+
+def given_for(data: TrainSet, rows: Tensor | None, probs: Store) -> Store:
+    """A belief: the given labels at ``rows`` (None: everywhere), ``probs`` elsewhere."""
+    result = Store(len(probs), probs.columns).to(probs.table.device)
+    for index, block in probs.blocks():
+        result.write(index, block)
+    for part in (torch.arange(len(data), device=probs.table.device) if rows is None else rows).split(BLOCK):
+        result.write(part, data.labels.read(part))
     return result
 
 

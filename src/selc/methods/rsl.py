@@ -13,6 +13,7 @@ from selc.core.turning import noise_rate
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Train
 from selc.methods.ce import CE
+from selc.methods.parts import given_for
 from selc.methods.watch import found, watch
 from selc.types import Outcome, Seen, Sweep, TrainSet
 
@@ -113,16 +114,6 @@ def estimated(outcome: Outcome, data: TrainSet) -> tuple[Tensor, Tensor]:
     scale = noise_rate(turn, len(given))[0] / max(turn.dispute, 1e-9)
     prior = (torch.bincount(guess, minlength=C) + 1).double()
     return (scale * dispute).clamp(max=1 - 1 / C), prior / prior.sum()
-
-
-def given_for(data: TrainSet, rows: Tensor | None, probs: Store) -> Store:
-    """A belief: the given labels at ``rows`` (None: everywhere), ``probs`` elsewhere."""
-    result = Store(len(probs), probs.columns).to(probs.table.device)
-    for index, block in probs.blocks():
-        result.write(index, block)
-    for part in (torch.arange(len(data), device=probs.table.device) if rows is None else rows).split(2**16):
-        result.write(part, data.labels.read(part))
-    return result
 
 
 def _note(history: list[dict[str, Any]], seen: Seen, epochs: int) -> bool:

@@ -9,8 +9,7 @@ from torch import Tensor
 from selc.core.store import Store
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method
-from selc.methods.parts import epochs_of
-from selc.methods.rsl import given_for
+from selc.methods.parts import epochs_of, given_for
 from selc.types import Batch, Sweep, TrainSet
 
 
