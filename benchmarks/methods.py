@@ -3,8 +3,10 @@
 Digits with 20, 40 and 60 % symmetric noise (the true class may be drawn) and 40 % pair flips, and 10,000 rows of
 CIFAR-10 features with human and SEAL label errors (folder given by --data or SELC_DATA). MLP 512-512, SGD 0.02 and
 momentum 0.9, constant rate, batch 128, 60 epochs (features 30), last epoch, 3 seeds. Every method has its published
-defaults; times that its paper gives in epochs are taken as a share of the paper's epochs (`parts.epochs_of`), and
-nothing is tuned on the test data. Methods that need the noise rate estimate it. Resumable: a line per training.
+defaults; times that its paper gives in epochs are taken as a share of the paper's epochs (`parts.epochs_of`), but
+windows over which predictions are averaged keep their length, as it is their number that steadies a mean. Nothing is
+tuned on the test data: where a paper leaves a choice, the page of the method gives a reason that needs none. Methods
+that need the noise rate estimate it. Resumable: a line per training.
 """
 
 from __future__ import annotations

@@ -33,7 +33,6 @@ from selc.train import Plan, Progress, Trainer
 from selc.types import Labels, TrainSet
 
 THREADS = 1
-CLASSES = 10
 Now = Callable[[], float]
 Turn = Callable[[], float]  # one turn of a rival; how long it took in seconds
 
@@ -46,14 +45,16 @@ class Task:
     shape: tuple[int, ...]
     rows: int
     epochs: int  # that count, in one turn
+    classes: int = 10
+    batch_size: int = 128
 
     def plan(self) -> Plan:
-        return Plan(epochs=1 + self.epochs, batch_size=128, lr=0.001, device="cpu", precision="fp32")
+        return Plan(epochs=1 + self.epochs, batch_size=self.batch_size, lr=0.001, device="cpu", precision="fp32")
 
     def data(self) -> tuple[torch.Tensor, torch.Tensor]:
         rng = torch.Generator().manual_seed(0)
         x = torch.randn(self.rows, *self.shape, generator=rng)
-        return x, torch.randint(0, CLASSES, (self.rows,), generator=rng)
+        return x, torch.randint(0, self.classes, (self.rows,), generator=rng)
 
 
 MLP = Task("mlp", (256,), rows=12_800, epochs=3)
@@ -110,7 +111,7 @@ def bare(task: Task, fused: bool = True) -> Turn:
 
     def turn() -> float:
         plan, (x, y) = task.plan(), task.data()
-        model = create_net(task.net, CLASSES, task.shape)
+        model = create_net(task.net, task.classes, task.shape)
         images = len(task.shape) == 3
         if images:
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -159,7 +160,7 @@ def ours(task: Task, method: str, *, folder: bool = False, now: Now = time.proce
                 folder=Path(place) if folder else None,
                 progress=clock,
             )
-            trainer.fit(create_method(method, options), TrainSet(ArrayInputs(x), Labels(y, CLASSES)))
+            trainer.fit(create_method(method, options), TrainSet(ArrayInputs(x), Labels(y, task.classes)))
         return clock.ends[-1] - clock.ends[0]
 
     return turn

@@ -47,7 +47,8 @@ def test_cleanlab_finds_the_wrong_labels_with_our_probabilities(
     assert handed.classes.tolist() == NAMES.tolist()
     found = find_label_issues(handed.labels, handed.pred_probs, n_jobs=1)
     wrong = given != true
-    assert found[wrong].mean() > 0.8
+    assert (handed.pred_probs.argmax(axis=1) == true)[wrong].mean() > 0.9
+    assert found[wrong].mean() > 0.85  # cleanlab does not take up every contradiction
     assert found[~wrong].mean() < 0.05
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import selc
 from selc.data.datasets import labels_of
 from selc.errors import ConfigError, InputError, RunFolderError, TrainingError
 from selc.methods import GCE, SELC
+from selc.run import Config
+from tests.own_data.miniature import write_csv
 from tests.toy import BrokenOffError, StopAfter, assert_same_bits, blobs, results
 
 PLAN: dict[str, Any] = {"epochs": 4, "lr": 0.05, "batch_size": 16, "schedule": "constant"}
@@ -215,14 +218,14 @@ def test_a_frame_gives_the_same_result_as_its_numbers() -> None:
     ("more", "labels", "sentence"),
     [
         (
-            {"city": ["Rome"] * 90, "label": [0, 1, 2] * 30},
+            {"remark": [f"number {k}" for k in range(90)], "label": [0, 1, 2] * 30},
             None,
-            "column 'city' must be numeric; got 'Rome' in the Data",
+            "column 'remark' must hold numbers or categories, which repeat; got 90 different texts in 90 rows",
         ),
         (
-            {"gap": [1.0, None] * 45, "label": [0, 1, 2] * 30},
+            {"void": [None] * 90, "label": [0, 1, 2] * 30},
             None,
-            "45 empty cells in 45 of 90 rows, most in column 'gap'",
+            "column 'void' must have a value in some row; got none",
         ),
         ({"kind": [0, 1, 2] * 30}, None, "must have a column label, labels, class, target or y; got 'f0', 'f1'"),
         ({"kind": [0, 1, 2] * 30}, "sort", "labels must name a column; got 'sort', and there are 'f0'"),
@@ -232,6 +235,34 @@ def test_a_frame_gives_the_same_result_as_its_numbers() -> None:
 def test_a_frame_that_cannot_be_used_gets_its_sentence(more: dict[str, Any], labels: str | None, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         quick(frame_of(blobs()[0], **more), labels)
+
+
+def test_a_frame_with_text_and_gaps_is_coded_as_the_same_table_is(tmp_path: Path) -> None:
+    from selc.data.features import FeatureInputs
+    from selc.data.own import choice_for
+    from selc.run.job import load
+
+    x = blobs()[0].numpy().round(3)
+    y = [0, 1, 2] * 30
+    columns: dict[str, list[Any]] = {
+        "length": [None if k % 9 == 4 else float(x[k, 0]) for k in range(90)],
+        "width": x[:, 1].astype(float).tolist(),
+        "city": [["Rome", "Oslo", None][k % 3] for k in range(90)],
+        "label": [f"class {k}" for k in y],
+    }
+    rows = [["" if cell is None else str(cell) for cell in row] for row in zip(*columns.values(), strict=True)]
+    table = load(Config.resolve({"data": choice_for(str(write_csv(tmp_path / "t.csv", list(columns), rows)))}))
+    half = {name: cells[:45] for name, cells in columns.items()}
+    first = quick(Frame(columns), out=tmp_path / "run", tests={"mine": Frame(half)})
+    assert "mine" in first.history[0]
+    assert isinstance(table.inputs, FeatureInputs)
+    state = json.loads((tmp_path / "run" / "inputs.json").read_text())
+    assert state["coding"] == table.inputs.state()["coding"]
+    assert next(iter(first.model.parameters())).shape[1] == table.shape[0] == 6  # 2 numbers, 1 flag, 3 levels
+    with pytest.raises(InputError, match="a test set must be a DataFrame like the data"):
+        quick(Frame(columns), tests={"mine": (x[:9, :3], y[:9])})
+    with pytest.raises(InputError, match="got no 'city'"):
+        quick(Frame(columns), tests={"mine": Frame({k: v for k, v in half.items() if k != "city"})})
 
 
 def test_a_frame_needs_columns_that_can_be_told_apart() -> None:

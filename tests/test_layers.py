@@ -20,7 +20,7 @@ LAYERS = [
     {"train"},
     {"run"},
     {"report", "screen", "estimator", "integrations"},
-    {"demo"},
+    {"demo", "bench"},
     {"cli"},
     {"__main__"},
 ]

@@ -252,7 +252,7 @@ def test_a_run_that_is_not_finished_says_so(mixed: RunFolder, tmp_path: Path) ->
 
 
 def test_parquet_without_pyarrow_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("selc.run.predict.as_parquet", lambda columns: None)
+    monkeypatch.setattr("selc.run.tables.as_parquet", lambda columns: None)
     with pytest.raises(ConfigError, match="needs pyarrow"):
         Predictions(["a"], ("x", "y"), torch.tensor([[0.5, 0.5]])).write(tmp_path / "p.parquet")
     assert not (tmp_path / "p.parquet").exists()

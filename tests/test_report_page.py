@@ -26,11 +26,12 @@ from selc.report.figures import noise_by_class, plates, save_all, shares, sugges
 from selc.report.gallery import SIDE, gallery, thumbnail
 from selc.report.page import LARGEST, write_report
 from selc.report.reading import Snapshot
+from selc.report.style import shortened
 from selc.report.words import auroc, percent, what_happened
 from selc.run import Config, RunFolder, execute, fit
 from selc.run.findings import RELABEL
 from selc.train import Progress
-from tests.own_data.miniature import encoded, flower_csv, folder, picture
+from tests.own_data.miniature import encoded, flower_csv, folder, picture, write_csv
 
 SECTIONS = ["story", "turning", "losses", "memory", "matrix", "classes", "gallery", "trust", "protocol"]
 EVIL = "<script>alert(1)</script>"
@@ -294,6 +295,35 @@ def test_rows_of_a_table_are_shown_as_they_were_written(tmp_path: Path) -> None:
     page = page_of(run, tmp_path)
     assert "thickness" in page.text
     assert 'class="gallery' not in page.source
+
+
+def test_cells_of_text_are_shown_in_short_and_as_text_whether_they_are_features_or_not(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    remarks = [f"<img src=x onerror=alert(1)> &amp; number {k}, {'long ' * 100}" for k in range(60)]
+    rows = [
+        [remarks[k], ["Rome", "<b>Oslo</b>"][k % 2], f"{rng.normal() + 2 * (k % 2):.3f}", "ab"[k % 2]]
+        for k in range(60)
+    ]
+    data = write_csv(tmp_path / "texts.csv", ["remark", "city", "length", "label"], [[""] * 3 + ["a"], *rows])
+    settings = {"name": "table", "path": str(data), "drop": ["remark"], "skip_bad": True}
+    run = trained(tmp_path / "run", settings, train={"epochs": 3})
+    shown = gallery(Snapshot(run.path))
+    assert (shown.texts, shown.columns) == (("remark", "city"), ("length", "length is missing"))
+    written = [["", "", "", "a"], *rows]
+    for card in shown.cards:
+        remark, city = card.texts
+        assert remark == shortened(" ".join(written[card.row][0].split()), 160)
+        assert city == written[card.row][1]
+    page = page_of(run, tmp_path)
+    assert "<b>Oslo</b>" in page.text
+    assert "<b>Oslo" not in page.source
+    assert "<img src=x" not in page.source
+    from selc.report.review import write_review
+
+    review = write_review(run, tmp_path / "review.html").path.read_text()
+    assert "<b>Oslo" not in review
+    assert "<img src=x" not in review
+    assert r"\u003cb\u003eOslo" in review
 
 
 def test_moons_are_rows_of_two_numbers(moons: RunFolder, tmp_path: Path) -> None:

@@ -74,7 +74,8 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         ``suggested_confidence``, ``action`` (keep, review, relabel). ``pandas.DataFrame(label_issues_)`` is the table.
     soft_targets_ : what the method believes, [N, C]; rows sum to one.
     pred_probs_ : what the trained network says of its own training rows, [N, C].
-    noise_rate_ : the estimated share of wrong labels.
+    noise_rate_ : the estimated share of wrong labels; NaN if ``unlearnt_`` says why there is none.
+    unlearnt_ : why the network has not learnt enough to judge labels, which then all stay as they are; None if it has.
     transition_matrix_ : P(given = column | corrected = row), [C, C]; rows sum to one. cleanlab's ``noise_matrix`` is
         its transpose.
     turning_point_ : when the network began to learn wrong labels (`selc.core.turning.Turn`), or None if the method
@@ -136,8 +137,9 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         found = issues_of(outcome, labels, count)
         self.corrected_labels_ = self.classes_[found.corrected.numpy()]
         self.turning_point_, self.noise_rate_ = found.turning_point, found.noise_rate
+        self.unlearnt_ = found.unlearnt
         self.transition_matrix_ = found.transition_matrix.double().numpy()
-        self.label_issues_ = found.table(self.classes_, _ids(sample_ids, len(labels)))
+        self.label_issues_ = found.findings.columns(_ids(sample_ids, len(labels)), self.classes_)
         return self
 
     def predict_proba(self, X: Any) -> Array:  # noqa: N803

@@ -23,6 +23,7 @@ from selc.run.estimates import warnings_of
 from selc.train import Progress
 from selc.types import accuracies
 
+SAYS_NOTHING = 0.9  # width of an interval from which on it is not worth a line
 QUIET_SECONDS = 5.0  # without a terminal, lines come at most this often
 
 
@@ -176,8 +177,12 @@ def show_summary(run: RunFolder) -> None:
         lines["labels right"] = f"{summary['right_before']:.2%} before, {summary['right_after']:.2%} after"
     if "noise_rate" in summary:
         lines["wrong labels"] = between(summary["noise_rate"])
+    if "unlearnt" in summary:
+        lines["wrong labels"] = "cannot be told: the network has not learnt enough (see the warning)"
     if "corrections_right" in summary:
-        lines["changes right"] = between(summary["corrections_right"])
+        right = summary["corrections_right"]
+        few = right["high"] - right["low"] > SAYS_NOTHING
+        lines["changes right"] = "too few changes to tell" if few else between(right)
     if "actions" in summary:
         actions = summary["actions"]
         lines["what to do"] = f"relabel {actions['relabel']:,}, review {actions['review']:,}, keep {actions['keep']:,}"
@@ -187,6 +192,8 @@ def show_summary(run: RunFolder) -> None:
     lines["model"] = str(run.path / "model.safetensors")
     for name, text in lines.items():
         print(f"{name:<18}{text}")
+    if "unlearnt" in summary:
+        print(f"warning: {summary['unlearnt']}", file=sys.stderr)
     for doubt in warnings_of(summary) if "turning_point" in summary else []:
         print(f"warning: {doubt}", file=sys.stderr)
 

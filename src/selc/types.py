@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from selc.core.loss import checked_labels
 from selc.core.store import BLOCK, Store
-from selc.core.turning import WORTH
+from selc.core.turning import WORTH, Turn
 from selc.errors import InputError
 
 
@@ -84,6 +84,7 @@ class TrainSet:
     inputs: Inputs
     labels: Labels
     rows: Tensor | None = None  # the rows to train on, in their original numbers; None = all
+    held: Tensor | None = None  # [N] booleans: labels that a person has verified, which nothing changes
 
     def __post_init__(self) -> None:
         if len(self.inputs) != len(self.labels):
@@ -104,12 +105,26 @@ class TrainSet:
         return self.labels.num_classes
 
     def relabel(self, labels: Tensor | Store) -> TrainSet:
-        """The same inputs with another label table."""
+        """The same inputs with another label table; verified labels stay."""
+        if self.held is not None and isinstance(labels, Store):
+            labels = self.settled(labels)
+        elif self.held is not None and isinstance(labels, Tensor):
+            labels = torch.where(self.held, self.labels.hard, labels.to(self.held.device))
         return replace(self, labels=Labels(labels, self.num_classes))
+
+    def settled(self, belief: Store) -> Store:
+        """What a method believes, with the labels that a person has verified in their rows."""
+        if self.held is None:
+            return belief
+        result = copy.deepcopy(belief)  # it may be what the method goes on with
+        for rows in self.held.nonzero().flatten().split(BLOCK):
+            result.write(rows, self.labels.read(rows))
+        return result
 
     def to(self, device: torch.device) -> TrainSet:
         rows = None if self.rows is None else self.rows.to(device)
-        return TrainSet(self.inputs.to(device), self.labels.to(device), rows)
+        held = None if self.held is None else self.held.to(device)
+        return TrainSet(self.inputs.to(device), self.labels.to(device), rows, held)
 
 
 @dataclass(frozen=True)
@@ -155,6 +170,8 @@ class Outcome:
     beliefs: Tensor  # [E, N] label that the method believed in after the epoch; -1 if it keeps none
     history: list[dict[str, Any]] = field(default_factory=list)
     stage: int = 0  # which call of ``train`` it came from
+    turning_point: Turn | None = None  # of whichever stage noted one
+    recorded: Pass | None = None  # [E, N] of the last stage that recorded any, which need not be the last one
     given: Tensor | None = None  # [N] the labels that stay where a change is not trusted; None: all changes are
     trust: Tensor | None = None  # [N] expected share of right ones among changes like that of the row
     classes: tuple[str, ...] = ()  # names of the classes, where the labels had names

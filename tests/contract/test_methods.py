@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from selc.core import Store
 from selc.methods import METHODS, Method, create
+from selc.methods.base import Train
+from selc.methods.ce import CE
 from selc.run import Config
-from selc.types import Batch
+from selc.types import Batch, Outcome, TrainSet
 from tests.toy import CLASSES, BrokenOffError, StopAfter, assert_same_bits, fit, results, small_net, train_set
 
 # Options with which something happens within the few epochs of a test.
@@ -130,6 +133,31 @@ def test_save_load_go_on_equals_uninterrupted_to_the_last_bit(name: str, epochs:
     else:
         assert epochs == 8
     assert_same_bits(results(fit(quick(name), tmp_path)), results(whole))
+
+
+class Corrects(Method):
+    """Keeps the classes that it predicted; a second stage learns what this object kept, not what it handed out."""
+
+    def setup(self, data: TrainSet) -> None:
+        self.kept = Store.from_labels(data.labels.hard, data.num_classes)
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        self.kept.ema(batch.index, self.probs(outputs), 0.5)
+        return super().loss(outputs, batch)
+
+    def fit(self, data: TrainSet, train: Train) -> Outcome:
+        train(self, data)
+        return train(CE(), data.relabel(self.kept))
+
+
+@pytest.mark.parametrize("epochs", [6, 7, 9, 11])
+def test_what_a_method_kept_in_one_stage_is_there_when_it_is_broken_off_in_the_next(
+    epochs: int, tmp_path: Path
+) -> None:
+    whole = fit(Corrects())
+    with pytest.raises(BrokenOffError):
+        fit(Corrects(), tmp_path, StopAfter(epochs))
+    assert_same_bits(results(fit(Corrects(), tmp_path)), results(whole))
 
 
 @every_method

@@ -28,11 +28,9 @@ from tests.helpers import (
     softmax64,
     train_set,
 )
+from tests.methods.common import LABELS, B, C, N
 from tests.toy import CLASSES, blobs, fit, trainer
 from tests.toy import train_set as toy_set
-
-N, B, C = 12, 5, 4
-LABELS = random_labels(N, C, seed=0)
 
 
 def literal_margin(z: Tensor, y: int) -> float:
@@ -136,6 +134,8 @@ def test_threshold_samples_that_are_all_alike_or_never_seen_do_no_harm() -> None
 class MadeUp:
     """A training that is not one: the first two hand out made-up areas, the third made-up probabilities."""
 
+    seed = 0
+
     def __init__(self, areas: Tensor) -> None:
         self.areas = areas
         self.asked: list[tuple[Method, TrainSet, dict[str, Any]]] = []
@@ -238,6 +238,8 @@ def test_wrong_labels_of_the_toy_data_are_found_and_corrected() -> None:
     kept: list[Tensor] = []
 
     class Spy:
+        seed = 0
+
         def __call__(self, method: Method, data: TrainSet, **changes: Any) -> Outcome:
             if type(method) is CE and data.rows is not None:
                 kept.append(data.rows)

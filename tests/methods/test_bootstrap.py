@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,28 +12,16 @@ from torch import Tensor
 
 from selc.errors import ConfigError
 from selc.methods.bootstrap import Bootstrap
-from selc.types import Batch
 from tests.helpers import (
-    batch_of,
     close,
     entropy64,
     gradient,
     one_hot64,
-    random_labels,
     random_logits,
     random_targets,
     softmax64,
-    train_set,
 )
-
-N, C = 12, 4
-LABELS = random_labels(N, C, seed=0)
-GIVEN = one_hot64(LABELS, C)
-
-
-def batch(target: Tensor | None = None) -> Batch:
-    given = batch_of(train_set(LABELS, C), torch.arange(N))
-    return given if target is None else replace(given, target=target)
+from tests.methods.common import GIVEN, LABELS, C, N, batch
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.3, 0.95])

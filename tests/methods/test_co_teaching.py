@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from selc.core import Store
-from selc.core.turning import Turn
 from selc.errors import ConfigError
-from selc.methods import CE, CoTeaching, Method
+from selc.methods import CE, CoTeaching
 from selc.methods.co_teaching import exchanged
-from selc.types import Outcome, TrainSet
 from tests.helpers import (
     batch_of,
     close,
@@ -24,76 +20,13 @@ from tests.helpers import (
     random_logits,
     random_targets,
     softmax64,
+    stored,
     train_set,
 )
+from tests.methods.common import Stages, outcome, turned
 
 N, B, C = 12, 6, 4
 LABELS = random_labels(N, C, seed=0)
-
-
-class Asked(NamedTuple):
-    """What a training was asked to do."""
-
-    method: Method
-    data: TrainSet
-    model: nn.Module | None
-    stop: Any
-    changes: dict[str, Any]
-
-
-class Stages:
-    """A training that is not one: it notes what it was asked to do, and hands out made-up outcomes."""
-
-    def __init__(self, answer: Callable[[int, Asked], Outcome]) -> None:
-        self.answer = answer
-        self.asked: list[Asked] = []
-
-    def __call__(
-        self,
-        method: Method,
-        data: TrainSet,
-        *,
-        model: nn.Module | None = None,
-        stop: Any = None,
-        start_from: Any = None,
-        **changes: Any,
-    ) -> Outcome:
-        self.asked.append(Asked(method, data, model, stop, changes))
-        return self.answer(len(self.asked) - 1, self.asked[-1])
-
-
-def table(rows: Tensor) -> Store:
-    store = Store(*rows.shape)
-    store.write(torch.arange(len(rows)), rows)
-    return store
-
-
-def outcome(
-    probs: Tensor,
-    *,
-    target: Tensor | None = None,
-    losses: Tensor | None = None,
-    predictions: Tensor | None = None,
-    history: list[dict[str, Any]] | None = None,
-    model: nn.Module | None = None,
-) -> Outcome:
-    """An outcome of which only what a test needs is filled in."""
-    nothing = torch.zeros(0, len(probs))
-    return Outcome(
-        model or nn.Identity(),
-        table(probs if target is None else target),
-        table(probs),
-        nothing if losses is None else losses,
-        nothing if predictions is None else predictions,
-        nothing,
-        nothing,
-        history or [],
-    )
-
-
-def turned(dispute: float, half: float, peak: float = 1.5) -> list[dict[str, Any]]:
-    """The history of a training that was watched: ``half`` is the dispute among the more confident half."""
-    return [{"lr": 0.5, "turning_point": Turn(peak, 1.5, 0.9, dispute, half, half, "made up")._asdict()}]
 
 
 def test_auto_forgets_as_many_as_a_short_training_finds_wrong() -> None:
@@ -154,7 +87,7 @@ def test_nobody_is_forgotten_while_the_rate_is_not_known() -> None:
 
 def test_soft_targets_give_the_expected_loss_and_the_order_by_it() -> None:
     t = random_targets(N, C, seed=4)
-    method, data = CoTeaching(forget_rate=0.5, ramp=1), train_set(table(t), C)
+    method, data = CoTeaching(forget_rate=0.5, ramp=1), train_set(stored(t), C)
     outputs = random_logits(2, B, C, seed=5).requires_grad_()
     losses = torch.stack([entropy64(t[:B], softmax64(net)) for net in outputs])
     first, second = ([int(i) for i in row.argsort()[:3]] for row in losses.detach())

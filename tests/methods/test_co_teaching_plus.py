@@ -22,9 +22,10 @@ from tests.helpers import (
     random_targets,
     rng,
     softmax64,
+    stored,
     train_set,
 )
-from tests.methods.test_co_teaching import Stages, outcome, table, turned
+from tests.methods.common import Stages, outcome, turned
 
 N, B, C = 40, 16, 4
 LABELS = random_labels(N, C, seed=0)
@@ -114,7 +115,7 @@ def test_soft_targets_give_the_expected_loss() -> None:
     outputs = random_logits(2, B, C, seed=5)
     apart = outputs[0].argmax(dim=1) != outputs[1].argmax(dim=1)
     losses = torch.stack([entropy64(t[:B], softmax64(net)) for net in outputs])
-    batch = batch_of(train_set(table(t), C), torch.arange(B), 9)
+    batch = batch_of(train_set(stored(t), C), torch.arange(B), 9)
     close(method.loss(outputs, batch), losses[:, apart].mean(dim=1).sum())
 
 

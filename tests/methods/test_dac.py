@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,20 +11,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from selc.core import Store
 from selc.errors import ConfigError
-from selc.methods.base import Method
 from selc.methods.ce import CE
-from selc.methods.dac import DAC, abstained, kept_rows, log_answering
-from selc.types import Labels, Outcome, TrainSet
+from selc.methods.dac import DAC, kept_rows, log_answering, with_every_class
+from selc.types import Outcome, Sweep, TrainSet
 from tests import toy
 from tests.helpers import (
     batch_of,
     close,
     entropy64,
     gradient,
-    no_sweep,
     one_hot64,
-    random_labels,
     random_logits,
     random_targets,
     rng,
@@ -31,17 +30,7 @@ from tests.helpers import (
     stored,
     train_set,
 )
-
-N, B, C = 12, 5, 4
-LABELS = random_labels(N, C, seed=0)
-GIVEN = one_hot64(LABELS, C)
-
-
-def ready(method: DAC, data: TrainSet | None = None, epochs: int = 8) -> TrainSet:
-    data = data or train_set(LABELS, C)
-    method.setup(data)
-    assert method.check(data, epochs, B) is None
-    return data
+from tests.methods.common import GIVEN, LABELS, Asked, B, C, N, Stages, outcome, ready, sweeping
 
 
 @pytest.mark.parametrize("soft", [False, True])
@@ -137,109 +126,85 @@ def test_predictions_are_among_the_classes_alone() -> None:
 # What is left out
 
 
-@pytest.mark.parametrize("soft", [False, True])
-def test_its_belief_tells_how_often_it_abstained(soft: bool) -> None:
-    labels = stored(random_targets(N, C, seed=3)) if soft else LABELS
-    method = DAC(warm_up=2)
-    data = ready(method, train_set(labels, C))
-    given = data.labels.read(torch.arange(N)).double()
-    close(method.belief(no_sweep).full(), given)
-    times = torch.zeros(N, dtype=torch.float64)
-    for epoch in range(8):
-        outputs = random_logits(N, C + 1, seed=epoch)
-        method.loss(outputs, batch_of(data, torch.arange(N), epoch))
-        if epoch >= 2:
-            times += (outputs.argmax(dim=1) == C).double()
-    share = times / 6
-    assert share.max() > 0
-    belief = method.belief(no_sweep)
-    close(belief.full(), (1 - share[:, None]) * given + share[:, None] / C)
-    close(abstained(belief, data.labels), share, atol=1e-5)
+def test_the_best_epoch_says_from_whom_it_abstains() -> None:
+    """By hand: among the judges' rows most labels are predicted in the second epoch in which it may abstain."""
+    method = DAC(warm_up=1)
+    method.judges = torch.tensor([0, 1, 2, 3])
+    data = ready(method)
+    right = [4, 1, 3, 3, 2]  # labels of the judges that are predicted in each epoch
+    for epoch, count in enumerate(right):
+        guess = torch.cat([LABELS[:count], (LABELS[count:] + 1) % C])
+        outputs = F.pad(4.0 * torch.eye(C)[guess], (0, 1))
+        outputs[epoch, C] = 6.0  # where it abstains
+        method.end_epoch(epoch, sweep_of(outputs, data))
+    a, abstains = method.abstained.full().T
+    best = 2  # epoch 0 is before abstaining, and of two as good the first counts
+    assert abstains.nonzero().flatten().tolist() == [best]
+    e4, e6 = math.exp(4), math.exp(6)
+    assert float(a[best]) == pytest.approx(e6 / (e6 + e4 + C - 1))
+    assert float(a[5]) == pytest.approx(1 / (1 + e4 + C - 1))
+    p = random_targets(N, C, seed=1)
+    close(method.belief(sweeping(p)).full(), (1 - a[:, None]) * GIVEN + a[:, None] * p)
 
 
-def test_a_label_that_says_nothing_can_be_read_too() -> None:
-    uniform = stored(torch.full((N, C), 1 / C))
-    close(abstained(uniform, Labels(uniform, C)), torch.zeros(N))
+def sweep_of(outputs: Tensor, data: TrainSet) -> Sweep:
+    def sweep(fn: Callable[[Tensor, Tensor], Tensor] | None = None) -> Store:
+        assert fn is not None
+        return stored(fn(outputs, data.labels.read(torch.arange(N))))
+
+    return sweep
 
 
-def test_the_samples_abstained_from_most_often_are_left_out() -> None:
-    share = torch.tensor([0.1, 0.9, 0.0, 0.5, 0.0, 0.3, 0.0, 0.0, 0.0, 0.0])
-    data = train_set(random_labels(10, C, seed=1), C)
-    assert kept_rows(share, data, 0.3).tolist() == [0, 2, 4, 6, 7, 8, 9]
-    assert kept_rows(share, data, 0.0).tolist() == list(range(10))
-    assert kept_rows(share, data, 0.8).tolist() == [2, 4, 6, 7, 8, 9]  # it never abstained from these
-    rows = torch.tensor([0, 1, 2, 5])
-    assert kept_rows(share, TrainSet(data.inputs, data.labels, rows), 0.5).tolist() == [0, 2]
-
-
-def test_somebody_is_left_even_if_it_abstained_from_all() -> None:
-    data = train_set(random_labels(10, C, seed=1), C)
-    assert len(kept_rows(torch.ones(10), data, 0.99)) == 1
-
-
-class Trainings:
-    """Trainings that are none: they note what they were asked to do, and hand out made-up results."""
-
-    def __init__(self, targets: list[Tensor]) -> None:
-        self.asked: list[tuple[Method, TrainSet]] = []
-        self.targets = [stored(target) for target in targets]
-        self.probs = [stored(random_targets(N, C, seed=30 + number)) for number in range(len(targets))]
-
-    def __call__(self, method: Method, data: TrainSet, *, model: nn.Module | None = None, **changes: Any) -> Outcome:
-        number, nothing = len(self.asked), torch.zeros(0, N)
-        self.asked.append((method, data))
-        return Outcome(nn.Identity(), self.targets[number], self.probs[number], nothing, nothing, nothing, nothing)
+def test_a_class_that_would_lose_every_sample_keeps_them() -> None:
+    data = train_set(torch.tensor([0, 0, 1, 1, 2, 2]), 3)
+    left_out = torch.tensor([True, False, True, True, False, False])
+    assert with_every_class(left_out, data).tolist() == [True, False, False, False, False, False]
+    some = TrainSet(data.inputs, data.labels, torch.tensor([0, 2, 3, 4, 5]))  # of class 0 only a sample left out
+    assert with_every_class(left_out, some).tolist() == [False] * 6
+    assert kept_rows(torch.tensor([True, False, False, False, True, False]), some).tolist() == [2, 3, 5]
 
 
 @pytest.mark.parametrize("retrain", [True, False])
 def test_a_fresh_network_learns_the_rest_with_ce(retrain: bool) -> None:
-    share = torch.zeros(N, 1)
-    share[[2, 5, 7]] = torch.tensor([[0.5], [0.9], [0.7]])
-    belief = ((1 - share) * GIVEN + share / C).float()
-    method, train = DAC(remove=2 / 12, retrain=retrain), Trainings([belief, belief])
-    outcome = method.fit(train_set(LABELS, C), train)
-    kept = [row for row in range(N) if row not in (5, 7)]
-    assert train.asked[0][0] is method
-    assert train.asked[0][1].rows is None
+    a = torch.linspace(0.0, 0.9, N)
+    from_whom = torch.zeros(N)
+    from_whom[[5, 7]] = 1.0  # each of a class that has others
+
+    def answer(number: int, asked: Asked) -> Outcome:
+        if isinstance(asked.method, DAC):
+            asked.method.setup(asked.data)
+            asked.method.abstained.write(torch.arange(N), torch.stack([a, from_whom], dim=1))
+        return outcome(random_targets(N, C, seed=30 + number))
+
+    method, train = DAC(retrain=retrain, held_out=0.2), Stages(answer)
+    result = method.fit(train_set(LABELS, C), train)
+    first = train.asked[0]
+    assert first.method is method
+    assert method.judges is not None
+    assert first.data.rows is not None
+    assert sorted([*method.judges.tolist(), *first.data.rows.tolist()]) == list(range(N))
     if retrain:
-        second, data = train.asked[1]
-        assert isinstance(second, CE)
-        assert data.rows is not None
-        assert data.rows.tolist() == kept
+        second = train.asked[1]
+        assert isinstance(second.method, CE)
+        assert second.data.rows is not None
+        assert second.data.rows.tolist() == [row for row in first.data.rows.tolist() if row not in (5, 7)]
     else:
         assert len(train.asked) == 1
-    expected = train.probs[-1 if retrain else 0].full().clone()
-    expected[kept] = GIVEN[kept].float()
-    close(outcome.target.full(), expected)
-
-
-def test_the_share_to_leave_out_is_estimated_by_default() -> None:
-    """Nine of the ninety labels of the toy are wrong."""
-    asked: list[Method] = []
-    trainer = toy.trainer(epochs=12)
-
-    def train(method: Method, data: TrainSet, **given: Any) -> Outcome:
-        asked.append(method)
-        return trainer(method, data, **given)
-
-    method, data = DAC(warm_up=4), toy.train_set()
-    method.check(data, 12, 16)
-    outcome = method.fit(data, train)
-    assert [type(each) for each in asked] == [CE, DAC, CE]
-    assert outcome.target.columns == toy.CLASSES
+    weight = torch.where(from_whom > 0, 0.0, 1 - a)[:, None]
+    p = random_targets(N, C, seed=31 if retrain else 30)
+    close(result.target.full(), weight * GIVEN + (1 - weight) * p)
 
 
 def test_it_trains_with_rows_held_out() -> None:
-    outcome = toy.fit(DAC(warm_up=2, remove=0.2), val_fraction=0.2)
+    outcome = toy.fit(DAC(warm_up=2), val_fraction=0.2)
     assert outcome.history[-1]["val"]["top1"] >= 0
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        {"remove": 1.0},
-        {"remove": -0.1},
-        {"remove": "all"},
+        {"held_out": 1.0},
+        {"held_out": 0.0},
         {"warm_up": -1.0},
         {"factor": 0.0},
         {"final": 0.0},

@@ -10,12 +10,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from selc.core import Store
 from selc.errors import ConfigError
-from selc.methods import CE, Method, dmi
+from selc.methods import dmi
 from selc.methods.dmi import DMI
-from selc.methods.watch import watch
-from selc.types import Batch, Outcome, TrainSet
+from selc.methods.held_out import BestEpoch
+from selc.types import Batch, Outcome
 from tests.helpers import (
     batch_of,
     close,
@@ -27,6 +26,7 @@ from tests.helpers import (
     softmax64,
     train_set,
 )
+from tests.methods.common import Asked, Stages, outcome
 
 N, C = 40, 4
 LABELS = random_labels(N, C, seed=0)
@@ -165,40 +165,33 @@ def test_a_class_without_samples_is_not_asked_for() -> None:
     assert DMI().check(train_set(LABELS, 50), 10, 20) is None
 
 
-class Stages:
-    """A training that is not one: it notes what it was asked to do."""
+def test_cross_entropy_comes_first_and_its_best_network_goes_on() -> None:
+    def answer(number: int, asked: Asked) -> Outcome:
+        if isinstance(asked.method, BestEpoch):
+            asked.method.best = best
+        return outcome(random_targets(N, C, seed=number))
 
-    def __init__(self) -> None:
-        self.asked: list[tuple[Method, dict[str, Any]]] = []
-        self.models = [nn.Linear(1, 1), nn.Linear(1, 1)]
-
-    def __call__(self, method: Method, data: TrainSet, **settings: Any) -> Outcome:
-        self.asked.append((method, settings))
-        empty = torch.zeros(0, len(data))
-        model = self.models[len(self.asked) - 1]
-        return Outcome(model, Store(N, C), Store(N, C), empty, empty, empty, empty)
-
-
-@pytest.mark.parametrize(
-    ("warm_up", "first"),
-    [("auto", {"stop": watch}), (0.5, {"epochs": 60}), (7.0, {"epochs": 7}), (1e-9, {"epochs": 1})],
-)
-def test_cross_entropy_comes_first_and_the_same_network_goes_on(warm_up: Any, first: dict[str, Any]) -> None:
-    method, data, train = DMI(warm_up=warm_up), train_set(LABELS, C), Stages()
+    best = nn.Linear(1, 1)
+    method, data, train = DMI(), train_set(LABELS, C), Stages(answer, seed=3)
     method.check(data, 120, 20)
-    outcome = method.fit(data, train)
-    (ce, settings), (second, changed) = train.asked
-    assert type(ce) is CE
-    assert settings == first
-    assert second is method
-    assert changed.pop("model") is train.models[0]
-    assert changed == {"epochs": 100, "lr": 1e-6, "schedule": "constant", "stratified": True}  # the published numbers
-    assert outcome.model is train.models[1]
+    method.fit(data, train)
+    first, second = train.asked
+    assert isinstance(first.method, BestEpoch)
+    assert first.method.by == "accuracy"
+    assert first.changes == {}  # for the epochs of the run
+    assert second.method is method
+    assert second.model is best
+    assert second.changes == {"epochs": 100, "lr": 1e-6, "schedule": "constant", "stratified": True}  # as published
+    judges = first.method.judges.tolist()
+    assert len(judges) == 8  # a fifth of 40: 10,000 of 50,000 in the authors' code
+    for asked in train.asked:
+        assert asked.data.rows is not None
+        assert sorted([*judges, *asked.data.rows.tolist()]) == list(range(N))
 
 
 @pytest.mark.parametrize(
     "options",
-    [{"warm_up": 0.0}, {"warm_up": "some"}, {"warm_up": math.nan}, {"tuning": 0.0}, {"lr": 0.0}, {"lr": math.nan}],
+    [{"held_out": 0.0}, {"held_out": 1.0}, {"held_out": math.nan}, {"tuning": 0.0}, {"lr": 0.0}, {"lr": math.nan}],
 )
 def test_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(options))):

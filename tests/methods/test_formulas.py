@@ -23,24 +23,13 @@ from tests.helpers import (
     gradient,
     no_sweep,
     one_hot64,
-    random_labels,
     random_logits,
     random_targets,
     rng,
     softmax64,
     train_set,
 )
-
-N, B, C = 12, 5, 4
-LABELS = random_labels(N, C, seed=0)
-GIVEN = one_hot64(LABELS, C)
-
-
-def ready(method: Method, data: TrainSet | None = None) -> TrainSet:
-    """Set a method up on the training set of these tests."""
-    data = data or train_set(LABELS, C)
-    method.setup(data)
-    return data
+from tests.methods.common import GIVEN, LABELS, B, C, N, ready
 
 
 def soft_labels() -> Store:
@@ -62,7 +51,7 @@ def updates(epochs: int, rows: int = N) -> Iterator[tuple[int, Tensor, Tensor]]:
 @pytest.mark.parametrize("q", [0.1, 0.7, 1.0])
 def test_gce_is_one_minus_p_to_the_q_over_q(q: float) -> None:
     method = GCE(q=q)
-    data = ready(method)
+    data = ready(method, epochs=200)
     for _, index, outputs in updates(2):
         loss = method.loss(outputs, batch_of(data, index))
         p = softmax64(outputs).gather(1, LABELS[index, None]).squeeze(1)
@@ -73,7 +62,7 @@ def test_gce_is_one_minus_p_to_the_q_over_q(q: float) -> None:
 
 def test_gce_with_soft_targets_is_the_expectation_over_the_target() -> None:
     method = GCE(q=0.5)
-    data = ready(method, train_set(soft_labels(), C))
+    data = ready(method, train_set(soft_labels(), C), epochs=200)
     index, outputs = torch.arange(N), random_logits(N, C, seed=0)
     p = softmax64(outputs)
     expected = sum(random_targets(N, C, seed=3)[:, c].double() * (1 - p[:, c] ** 0.5) / 0.5 for c in range(C))
@@ -100,7 +89,7 @@ def test_gce_refuses_a_q_out_of_range(q: float) -> None:
 @pytest.mark.parametrize(("beta", "lambda_"), [(0.7, 3.0), (0.9, 7.0), (0.0, 1.0)])
 def test_elr_is_cross_entropy_plus_the_log_of_one_minus_agreement(beta: float, lambda_: float) -> None:
     method = ELR(beta=beta, lambda_=lambda_)
-    data = ready(method)
+    data = ready(method, epochs=200)
     t = torch.zeros(N, C, dtype=torch.float64)
     for epoch, index, outputs in updates(4):
         loss = method.loss(outputs, batch_of(data, index, epoch))
@@ -110,13 +99,13 @@ def test_elr_is_cross_entropy_plus_the_log_of_one_minus_agreement(beta: float, l
         expected = entropy64(GIVEN[index], p) + lambda_ * torch.log(1 - (t[index] * q).sum(dim=1))
         close(loss, expected, atol=1e-5)
         close(gradient(loss, outputs), gradient(expected, outputs), atol=1e-5)
-    close(method.store.full(), t)
     close(method.belief(no_sweep).full(), t / t.sum(dim=1, keepdim=True))
+    assert method.belief(no_sweep) is method.belief(no_sweep)  # no copy of the table
 
 
 def test_elr_believes_the_given_label_of_a_row_that_it_never_saw() -> None:
     method = ELR()
-    data = ready(method)
+    data = ready(method, epochs=200)
     index = torch.tensor([1, 3])
     method.loss(random_logits(2, C, seed=0), batch_of(data, index))
     unseen = torch.tensor([i for i in range(N) if i not in (1, 3)])
@@ -126,7 +115,7 @@ def test_elr_believes_the_given_label_of_a_row_that_it_never_saw() -> None:
 def test_elr_stays_finite_when_it_agrees_with_itself_completely() -> None:
     """After many certain predictions <t, q> reaches its largest value; log(1 - <t, q>) is then near log(1e-4)."""
     method = ELR(beta=0.5, lambda_=3.0)
-    data = ready(method)
+    data = ready(method, epochs=200)
     index = torch.arange(N)
     outputs = (1e4 * GIVEN).float().requires_grad_()
     for _ in range(50):
@@ -153,7 +142,7 @@ def test_elr_names_the_option_that_is_out_of_range() -> None:
 @pytest.mark.parametrize("alpha", [0.5, 0.9])
 def test_sat_is_the_weighted_mean_over_confident_targets(alpha: float) -> None:
     method = SAT(start=1, alpha=alpha)
-    data = ready(method)
+    data = ready(method, epochs=200)
     t = GIVEN.clone()
     for epoch, index, outputs in updates(5):
         loss = method.loss(outputs, batch_of(data, index, epoch)).mean()
@@ -173,7 +162,7 @@ def test_sat_is_the_weighted_mean_over_confident_targets(alpha: float) -> None:
 @pytest.mark.parametrize("option", ["I", "II"])
 def test_selc_is_cross_entropy_then_eq_3_or_4_and_eq_6(option: Any, weighted: bool) -> None:
     method = SELC(start=1, alpha=0.8, option=option, weighted=weighted)
-    data = ready(method)
+    data = ready(method, epochs=200)
     t = GIVEN.clone() if option == "II" else torch.zeros(N, C, dtype=torch.float64)
     for epoch, index, outputs in updates(5):
         loss = method.loss(outputs, batch_of(data, index, epoch)).mean()
@@ -191,7 +180,7 @@ def test_selc_is_cross_entropy_then_eq_3_or_4_and_eq_6(option: Any, weighted: bo
 
 @pytest.mark.parametrize("method", [SELC(start=0, alpha=0.8), SAT(start=0, alpha=0.8)])
 def test_soft_labels_are_where_the_targets_start(method: SELC | SAT) -> None:
-    data = ready(method, train_set(soft_labels(), C))
+    data = ready(method, train_set(soft_labels(), C), epochs=200)
     index, outputs = torch.arange(N), random_logits(N, C, seed=0)
     method.loss(outputs, batch_of(data, index))
     close(method.belief(no_sweep).full(), 0.8 * random_targets(N, C, seed=3).double() + 0.2 * softmax64(outputs))
@@ -200,7 +189,7 @@ def test_soft_labels_are_where_the_targets_start(method: SELC | SAT) -> None:
 @pytest.mark.parametrize("kind", [SELC, SAT])
 def test_a_start_with_a_fraction_is_compared_with_the_clock(kind: type[SELC] | type[SAT]) -> None:
     method = kind(start=1.5)
-    data = ready(method)
+    data = ready(method, epochs=200)
     for clock, index in ((1.25, torch.arange(6)), (1.5, torch.arange(6, N))):
         method.loss(random_logits(6, C, seed=0), batch_of(data, index, clock))
     changed = (method.belief(no_sweep).full().double() != GIVEN).any(dim=1)
@@ -209,7 +198,7 @@ def test_a_start_with_a_fraction_is_compared_with_the_clock(kind: type[SELC] | t
 
 def test_selc_option_i_believes_the_given_label_of_a_row_without_an_update() -> None:
     method = SELC(start=0, option="I")
-    data = ready(method)
+    data = ready(method, epochs=200)
     method.loss(random_logits(6, C, seed=0), batch_of(data, torch.arange(6)))
     assert torch.equal(method.belief(no_sweep).full()[6:].double(), GIVEN[6:])
 
@@ -299,6 +288,8 @@ def test_selc_plus_without_concentration_is_soft_cross_entropy() -> None:
 class TwoStages:
     """A training that is not one: it notes what it was asked to do, and hands out made-up targets."""
 
+    seed = 0
+
     def __init__(self) -> None:
         self.asked: list[tuple[Method, TrainSet]] = []
         self.targets = [Store(N, C), Store(N, C)]
@@ -348,7 +339,7 @@ def literal_co_teaching(outputs: Tensor, labels: Tensor, keep: int) -> Tensor:
 def test_co_teaching_networks_learn_from_each_others_small_losses(clock: float, keep: int) -> None:
     """By hand: of 8 samples int(8 (1 - 0.5 min(epoch / 10, 1))) are kept."""
     method = CoTeaching(forget_rate=0.5, ramp=10)
-    data = ready(method)
+    data = ready(method, epochs=200)
     for seed in range(4):
         index = torch.randperm(N, generator=rng(seed))[:8]
         outputs = random_logits(2, 8, C, seed=seed).requires_grad_()
@@ -361,7 +352,7 @@ def test_co_teaching_networks_learn_from_each_others_small_losses(clock: float, 
 
 def test_co_teaching_gives_a_network_no_gradient_on_what_only_it_finds_easy() -> None:
     method = CoTeaching(forget_rate=0.5, ramp=1)
-    data = ready(method)
+    data = ready(method, epochs=200)
     index = torch.arange(4)
     right, wrong = 4 * GIVEN[:4].float(), -4 * GIVEN[:4].float()
     first = torch.cat([right[:2], wrong[2:]])  # finds 0 and 1 easy
@@ -374,7 +365,7 @@ def test_co_teaching_gives_a_network_no_gradient_on_what_only_it_finds_easy() ->
 @pytest.mark.parametrize("clock", [0, 3, 50])
 def test_co_teaching_keeps_a_batch_of_one(clock: float) -> None:
     method = CoTeaching(forget_rate=0.9)
-    data = ready(method)
+    data = ready(method, epochs=200)
     outputs = random_logits(2, 1, C, seed=0)
     expected = 2 * F.cross_entropy(outputs.squeeze(1), LABELS[[4, 4]])
     close(method.loss(outputs, batch_of(data, torch.tensor([4]), clock)), expected)
@@ -383,7 +374,7 @@ def test_co_teaching_keeps_a_batch_of_one(clock: float) -> None:
 def test_co_teaching_takes_the_same_step_as_two_networks_trained_apart() -> None:
     torch.manual_seed(0)
     method = CoTeaching(forget_rate=0.25, ramp=1)
-    data = ready(method)
+    data = ready(method, epochs=200)
     model = method.build(lambda outputs: nn.Linear(3, outputs), C)
     nets = [module for module in model.modules() if isinstance(module, nn.Linear)]
     assert not torch.equal(nets[0].weight, nets[1].weight)
@@ -427,7 +418,7 @@ def literal_plc(
 @pytest.mark.parametrize("quiet", [0.001, 0.2])
 def test_plc_replaces_the_labels_that_the_mean_prediction_rejects(quiet: float, window: int) -> None:
     method = PLC(warm_up=2, theta=0.1, growth=0.15, limit=0.6, quiet=quiet, window=window)
-    data = ready(method)
+    data = ready(method, epochs=200)
     labels, theta = LABELS.tolist(), 0.1
     history: list[Tensor] = []
     thetas, flipped = [theta], 0
@@ -453,9 +444,34 @@ def test_plc_replaces_the_labels_that_the_mean_prediction_rejects(quiet: float, 
     assert len(set(thetas)) > 2
 
 
+@pytest.mark.parametrize(("epochs", "begins"), [(180, 8), (60, 3)])
+def test_plc_begins_at_the_published_share_of_the_epochs(epochs: int, begins: int) -> None:
+    """8 of 180 epochs; by hand 60 * 8 / 180 = 2.67."""
+    method = PLC(window=1)
+    data = ready(method, epochs=epochs)
+    flipped = (8 * GIVEN.roll(1, dims=1)).float()
+    for epoch in range(begins + 1):
+        assert torch.equal(method.belief(no_sweep).full().double(), GIVEN)
+        method.loss(flipped, batch_of(data, torch.arange(N), epoch))
+        method.end_epoch(epoch, no_sweep)
+    assert torch.equal(method.belief(no_sweep).full().double(), GIVEN.roll(1, dims=1))
+    assert method.belief(no_sweep) is method.belief(no_sweep)  # no copy of the table
+
+
+@pytest.mark.parametrize(("epochs", "start"), [(200, 60), (60, 18)])
+def test_sat_starts_at_the_published_share_of_the_epochs(epochs: int, start: int) -> None:
+    method = SAT()
+    data = ready(method, epochs=epochs)
+    index, outputs = torch.arange(N), random_logits(N, C, seed=0)
+    method.loss(outputs, batch_of(data, index, start - 0.01))
+    assert torch.equal(method.belief(no_sweep).full().double(), GIVEN)
+    method.loss(outputs, batch_of(data, index, start))
+    assert not torch.equal(method.belief(no_sweep).full().double(), GIVEN)
+
+
 def test_plc_theta_grows_after_quiet_epochs_up_to_its_limit() -> None:
     method = PLC(warm_up=2)
-    data = ready(method)
+    data = ready(method, epochs=200)
     sure = (8 * GIVEN).float()
     thetas = []
     for epoch in range(11):
@@ -470,7 +486,7 @@ def test_plc_theta_grows_after_quiet_epochs_up_to_its_limit() -> None:
 def test_plc_theta_grows_only_if_fewer_labels_changed_than_quiet_allows(flips: int, theta: float) -> None:
     """By hand: a quarter of 12 labels is 3."""
     method = PLC(warm_up=0, window=1, quiet=0.25)
-    data = ready(method)
+    data = ready(method, epochs=200)
     guess = torch.cat([(LABELS[:flips] + 1) % C, LABELS[flips:]])
     method.loss((8 * one_hot64(guess, C)).float(), batch_of(data, torch.arange(N)))
     method.end_epoch(0, no_sweep)
@@ -480,7 +496,7 @@ def test_plc_theta_grows_only_if_fewer_labels_changed_than_quiet_allows(flips: i
 
 def test_plc_theta_stays_after_an_epoch_that_changed_labels() -> None:
     method = PLC(warm_up=0, window=1)
-    data = ready(method)
+    data = ready(method, epochs=200)
     other = (LABELS + 1) % C
     method.loss((8 * one_hot64(other, C)).float(), batch_of(data, torch.arange(N)))
     method.end_epoch(0, no_sweep)
@@ -490,7 +506,7 @@ def test_plc_theta_stays_after_an_epoch_that_changed_labels() -> None:
 
 def test_plc_keeps_the_label_of_a_row_that_it_never_saw() -> None:
     method = PLC(warm_up=0, window=1)
-    data = ready(method)
+    data = ready(method, epochs=200)
     method.loss((8 * one_hot64((LABELS[:6] + 1) % C, C)).float(), batch_of(data, torch.arange(6)))
     method.end_epoch(0, no_sweep)
     assert method.belief(no_sweep).argmax()[6:].tolist() == LABELS[6:].tolist()
@@ -498,8 +514,8 @@ def test_plc_keeps_the_label_of_a_row_that_it_never_saw() -> None:
 
 def test_plc_saves_theta_labels_and_history() -> None:
     method, other = PLC(warm_up=0, window=2), PLC(warm_up=0, window=2)
-    data = ready(method)
-    ready(other)
+    data = ready(method, epochs=200)
+    ready(other, epochs=200)
     for epoch, index, outputs in updates(3):
         method.loss(outputs, batch_of(data, index, epoch))
     method.end_epoch(0, no_sweep)
@@ -528,7 +544,7 @@ def test_loss_and_gradient_are_finite_where_p_is_exactly_0_or_1(
     name: str, size: float, dtype: torch.dtype, soft: bool
 ) -> None:
     method = create(name)
-    data = ready(method, train_set(soft_labels() if soft else LABELS, C))
+    data = ready(method, train_set(soft_labels() if soft else LABELS, C), epochs=200)
     guess = torch.cat([LABELS[:6], (LABELS[6:] + 1) % C])  # the first half right, the other wrong
     for clock in (0.0, 50.0, 51.0):
         outputs = (size * one_hot64(guess, C)).to(dtype)

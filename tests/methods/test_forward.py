@@ -14,6 +14,7 @@ from selc.errors import ConfigError
 from selc.methods.base import Method
 from selc.methods.ce import CE
 from selc.methods.forward import Forward, Matrix, anchored
+from selc.methods.held_out import BestEpoch
 from selc.types import Outcome, TrainSet
 from tests import toy
 from tests.helpers import (
@@ -29,9 +30,7 @@ from tests.helpers import (
     stored,
     train_set,
 )
-
-N, B, C = 12, 5, 4
-LABELS = random_labels(N, C, seed=0)
+from tests.methods.common import LABELS, B, C, N, ready
 
 
 def random_matrix(seed: int, size: int = C) -> Tensor:
@@ -42,13 +41,6 @@ def random_matrix(seed: int, size: int = C) -> Tensor:
 
 def as_option(matrix: Tensor) -> Matrix:
     return tuple(tuple(row) for row in matrix.tolist())
-
-
-def ready(method: Forward, data: TrainSet | None = None) -> TrainSet:
-    data = data or train_set(LABELS, C)
-    method.setup(data)
-    assert method.check(data, 20, B) is None
-    return data
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -184,6 +176,7 @@ class Asked:
 
     def __init__(self, epochs: int = 6) -> None:
         self.trainer = toy.trainer(epochs=epochs)
+        self.seed = self.trainer.seed
         self.calls: list[tuple[Method, TrainSet, dict[str, Any], Outcome]] = []
 
     def __call__(self, method: Method, data: TrainSet, **given: Any) -> Outcome:
@@ -204,27 +197,20 @@ def test_a_given_matrix_needs_no_other_training() -> None:
     assert [call[0] for call in train.calls] == [method]
 
 
-@pytest.mark.parametrize(("ce_epochs", "count"), [(2, 2), (0.5, 3), ("all", 6)])
 @pytest.mark.parametrize("init", ["scratch", "from-ce"])
-def test_the_matrix_comes_from_a_training_with_ce_of_the_length_that_was_asked_for(
-    ce_epochs: Any, count: int, init: Any
-) -> None:
-    train, _ = asked(Forward(ce_epochs=ce_epochs, init=init, outliers=0.1))
-    (first, data, _, plain), (second, _, given, _) = train.calls
-    assert isinstance(first, CE)
+def test_the_matrix_comes_from_the_best_epoch_of_ce(init: Any) -> None:
+    train, _ = asked(Forward(init=init, outliers=0.1))
+    (first, data, settings, plain), (second, rest, given, last) = train.calls
+    assert isinstance(first, BestEpoch)
+    assert first.by == "loss"
+    assert settings == {}  # for the epochs of the run
     assert isinstance(second, Forward)
-    assert len(plain.history) == count
-    close(second.transition, anchored(plain.probs, data, 0.1))
-    assert given.get("model") is (plain.model if init == "from-ce" else None)
-
-
-def test_ce_goes_back_to_its_turning_point() -> None:
-    train, _ = asked(Forward())
-    watched, plain, last = (call[3] for call in train.calls)
-    peak = next(entry["turning_point"]["peak"] for entry in watched.history if "turning_point" in entry)
-    assert plain.history[-1]["epoch"] == int(peak)
-    assert isinstance(train.calls[2][0], Forward)
-    assert last.history[-1]["epoch"] == 5
+    close(second.transition, anchored(plain.target, data, 0.1))
+    assert given.get("model") is (first.best if init == "from-ce" else None)
+    assert len(plain.history) == len(last.history) == 6
+    for used in (data, rest):
+        assert used.rows is not None
+        assert sorted([*first.judges.tolist(), *used.rows.tolist()]) == list(range(90))
 
 
 def test_it_trains_with_rows_held_out() -> None:
@@ -244,8 +230,8 @@ def test_it_trains_with_rows_held_out() -> None:
         {"matrix": ((1.1, -0.1), (0.0, 1.0))},
         {"matrix": ((math.nan, 1.0), (0.0, 1.0))},
         {"matrix": ((1.0,), (0.0, 1.0))},
-        {"ce_epochs": 0.0},
-        {"ce_epochs": "none"},
+        {"held_out": 0.0},
+        {"held_out": 1.0},
         {"outliers": 1.0},
         {"init": "ce"},
     ],

@@ -24,9 +24,10 @@ from tests.helpers import (
     random_targets,
     rng,
     softmax64,
+    stored,
     train_set,
 )
-from tests.methods.test_co_teaching import Stages, outcome, table
+from tests.methods.common import Stages, outcome
 
 N, B, C = 60, 12, 4
 LABELS = random_labels(N, C, seed=0)
@@ -154,7 +155,7 @@ def test_it_ends_early_when_every_sample_was_selected() -> None:
     assert isinstance(last.method, IterativeCV)
     assert last.method.rate == 0
     last.method.setup(last.data)
-    last.method.end_epoch(100, lambda fn=None: table(judge(0)))
+    last.method.end_epoch(100, lambda fn=None: stored(judge(0)))
     chosen = last.method.select()
     assert chosen is None or chosen.tolist() == list(range(N))
 
@@ -239,7 +240,7 @@ def test_candidates_join_after_a_fifth_of_the_epochs_or_later_where_there_is_muc
     for epoch in range(20):
         if method.select() is not None:
             begun.append(epoch)
-        method.end_epoch(epoch, lambda fn=None: table(judge(0)))
+        method.end_epoch(epoch, lambda fn=None: stored(judge(0)))
     assert begun == list(range(join, 20))
 
 
@@ -248,7 +249,7 @@ def test_half_as_many_candidates_as_selected_samples_join_at_most_and_others_in_
     method.candidates = torch.arange(1, N, 2)
     seen = []
     for epoch in range(10, 14):
-        method.end_epoch(epoch, lambda fn=None: table(judge(0)))
+        method.end_epoch(epoch, lambda fn=None: stored(judge(0)))
         rows = method.select()
         assert rows is not None
         joined = sorted(set(rows.tolist()) - set(range(0, N, 2)))
@@ -261,7 +262,7 @@ def test_half_as_many_candidates_as_selected_samples_join_at_most_and_others_in_
 
 def test_the_epoch_of_the_choice_is_saved() -> None:
     method, other = final(), final()
-    method.end_epoch(11, lambda fn=None: table(judge(0)))
+    method.end_epoch(11, lambda fn=None: stored(judge(0)))
     other.load_state_dict(method.state_dict())
     ours, theirs = method.select(), other.select()
     assert ours is not None
@@ -273,7 +274,7 @@ def test_selected_labels_are_believed_and_the_networks_elsewhere() -> None:
     p = judge(0)
     expected = p.double()
     expected[::2] = one_hot64(LABELS[::2], C)
-    close(final().belief(lambda fn=None: table(p)).full(), expected)
+    close(final().belief(lambda fn=None: stored(p)).full(), expected)
 
 
 def test_it_predicts_the_mean_of_the_two_networks() -> None:

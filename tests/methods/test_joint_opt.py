@@ -20,18 +20,13 @@ from tests.helpers import (
     close,
     gradient,
     no_sweep,
-    one_hot64,
-    random_labels,
     random_logits,
     random_targets,
     rng,
     softmax64,
     train_set,
 )
-
-N, B, C = 12, 5, 4
-LABELS = random_labels(N, C, seed=0)
-GIVEN = one_hot64(LABELS, C)
+from tests.methods.common import GIVEN, LABELS, B, C, N, ready
 
 
 def literal_loss(outputs: Tensor, soft: Tensor, prior: Tensor, alpha: float, beta: float) -> Tensor:
@@ -41,13 +36,6 @@ def literal_loss(outputs: Tensor, soft: Tensor, prior: Tensor, alpha: float, bet
     towards_prior = -(prior * torch.log(p.mean(dim=0))).sum()
     entropy = -(p * torch.log(p)).sum(dim=1).mean()
     return fits + alpha * towards_prior + beta * entropy
-
-
-def ready(method: JointOpt, data: TrainSet | None = None, epochs: int = 8) -> TrainSet:
-    data = data or train_set(LABELS, C)
-    method.setup(data)
-    assert method.check(data, epochs, B) is None
-    return data
 
 
 @pytest.mark.parametrize("prior", ["uniform", "given"])
@@ -138,6 +126,8 @@ def test_edges_are_finite(rows: int, size: float, dtype: torch.dtype) -> None:
 
 class MadeUp:
     """A training that is not one: it notes what it was asked to do, and hands out made-up tables."""
+
+    seed = 0
 
     def __init__(self) -> None:
         self.asked: list[tuple[Method, TrainSet, dict[str, Any]]] = []

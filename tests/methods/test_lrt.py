@@ -12,24 +12,19 @@ from torch import Tensor
 from selc.core import Store
 from selc.errors import ConfigError
 from selc.methods.lrt import LRT
-from selc.types import TrainSet
 from tests.helpers import (
     batch_of,
     close,
     gradient,
     no_sweep,
     one_hot64,
-    random_labels,
     random_logits,
     random_targets,
     rng,
     softmax64,
     train_set,
 )
-
-N, B, C = 12, 5, 4
-LABELS = random_labels(N, C, seed=0)
-GIVEN = one_hot64(LABELS, C)
+from tests.methods.common import LABELS, B, C, N, ready
 
 
 def literal_flip(f: Tensor, labels: list[int], delta: float) -> list[int]:
@@ -50,13 +45,6 @@ def literal_retro(log_p: Tensor, old: int, now: int) -> Tensor:
     s = torch.full((C,), 1e-2 / (C - 1), dtype=torch.float64)  # their smoothed current label
     s[now] = 1 - 1e-2
     return -(A @ s) @ log_p
-
-
-def ready(method: LRT, data: TrainSet | None = None, epochs: int = 10) -> TrainSet:
-    data = data or train_set(LABELS, C)
-    method.setup(data)
-    assert method.check(data, epochs, B) is None
-    return data
 
 
 @pytest.mark.parametrize("window", [1, 3])
@@ -109,7 +97,7 @@ def test_at_180_epochs_the_schedule_is_the_published_one() -> None:
 @pytest.mark.parametrize(("ratio", "flipped"), [(1.9, False), (2.1, True)])
 def test_a_label_is_flipped_when_the_likelihood_ratio_exceeds_delta(ratio: float, flipped: bool) -> None:
     method = LRT(update=0, delta=2.0, last=2.0, window=1)
-    data = ready(method)
+    data = ready(method, epochs=10)
     outputs = torch.full((N, C), -20.0)
     outputs.scatter_(1, LABELS[:, None], 0.0).scatter_(1, (LABELS[:, None] + 1) % C, math.log(ratio))
     method.loss(outputs, batch_of(data, torch.arange(N)))
@@ -119,7 +107,7 @@ def test_a_label_is_flipped_when_the_likelihood_ratio_exceeds_delta(ratio: float
 
 def test_without_the_retroactive_term_it_is_cross_entropy_on_the_current_label() -> None:
     method = LRT(retro=0.0, start=0, update=0, window=1)
-    data = ready(method)
+    data = ready(method, epochs=10)
     method.loss((9 * one_hot64((LABELS + 1) % C, C)).float(), batch_of(data, torch.arange(N)))
     method.end_epoch(0, no_sweep)
     outputs = random_logits(N, C, seed=1)
@@ -132,7 +120,7 @@ def test_soft_labels_stay_soft_until_they_are_flipped() -> None:
     given = Store(N, C)
     given.write(torch.arange(N), soft)
     method = LRT(retro=0.0, update=0, delta=1.5, last=1.5, window=1)
-    data = ready(method, train_set(given, C))
+    data = ready(method, train_set(given, C), epochs=10)
     outputs = random_logits(N, C, seed=4)
     close(method.loss(outputs, batch_of(data, torch.arange(N))), -(soft.double() * softmax64(outputs).log()).sum(dim=1))
     method.end_epoch(0, no_sweep)
@@ -145,7 +133,7 @@ def test_soft_labels_stay_soft_until_they_are_flipped() -> None:
 
 def test_rows_that_were_never_seen_keep_their_label() -> None:
     method = LRT(update=0, window=2)
-    data = ready(method)
+    data = ready(method, epochs=10)
     method.loss((9 * one_hot64((LABELS[:6] + 1) % C, C)).float(), batch_of(data, torch.arange(6)))
     method.end_epoch(0, no_sweep)
     assert method.belief(no_sweep).argmax()[6:].tolist() == LABELS[6:].tolist()
@@ -155,7 +143,7 @@ def test_rows_that_were_never_seen_keep_their_label() -> None:
 @pytest.mark.parametrize("rows", [1, N])
 def test_a_label_of_probability_zero_is_flipped_and_everything_stays_finite(rows: int, dtype: torch.dtype) -> None:
     method = LRT(update=0, start=0, window=1)
-    data = ready(method)
+    data = ready(method, epochs=10)
     outputs = (1e4 * one_hot64((LABELS[:rows] + 1) % C, C)).to(dtype).requires_grad_()
     for epoch in range(2):
         loss = method.loss(outputs, batch_of(data, torch.arange(rows), epoch))

@@ -31,11 +31,10 @@ from tests.helpers import (
     softmax64,
     train_set,
 )
+from tests.methods.common import LABELS, C, N
 from tests.toy import BrokenOffError, StopAfter, assert_same_bits, fit, results
 from tests.toy import train_set as toy_set
 
-N, C = 12, 4
-LABELS = random_labels(N, C, seed=0)
 VARIANTS: list[Any] = ["hard", "soft", "dynamic"]
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
 

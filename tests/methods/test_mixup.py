@@ -18,15 +18,12 @@ from tests.helpers import (
     close,
     entropy64,
     one_hot64,
-    random_labels,
     random_logits,
     rng,
     softmax64,
     train_set,
 )
-
-N, C = 12, 4
-LABELS = random_labels(N, C, seed=0)
+from tests.methods.common import LABELS, C, N
 
 
 class Linear(nn.Module):

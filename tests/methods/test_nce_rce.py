@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,32 +11,16 @@ from torch import Tensor
 
 from selc.errors import ConfigError
 from selc.methods.nce_rce import NCEandRCE
-from selc.types import Batch
 from tests.helpers import (
-    batch_of,
     close,
     gradient,
     one_hot64,
-    random_labels,
     random_logits,
     random_targets,
     softmax64,
-    train_set,
 )
+from tests.methods.common import LABELS, C, N, all_of, batch
 from tests.toy import fit
-
-N, C = 12, 4
-LABELS = random_labels(N, C, seed=0)
-
-
-def batch(target: Tensor | None = None) -> Batch:
-    given = batch_of(train_set(LABELS, C), torch.arange(N))
-    return given if target is None else replace(given, target=target)
-
-
-def all_of(c: int) -> Batch:
-    """The batch in which every label is ``c``."""
-    return batch(one_hot64(torch.full((N,), c), C).float())
 
 
 @pytest.mark.parametrize(("alpha", "beta"), [(1.0, 1.0), (10.0, 0.1), (50.0, 0.1)])

@@ -31,9 +31,10 @@ from tests.helpers import (
     random_targets,
     rng,
     softmax64,
+    stored,
     train_set,
 )
-from tests.methods.test_co_teaching import Asked, Stages, outcome, table, turned
+from tests.methods.common import Asked, Stages, outcome, turned
 from tests.toy import fit
 from tests.toy import train_set as toy_set
 
@@ -67,7 +68,7 @@ def sweep_of(model: nn.Module, labels: Store | Tensor = LABELS) -> Callable[...,
         assert fn is not None
         model.eval()
         with torch.no_grad():
-            return table(fn(model(X), train_set(labels, C).labels.read(torch.arange(N))))
+            return stored(fn(model(X), train_set(labels, C).labels.read(torch.arange(N))))
 
     return sweep
 
@@ -173,7 +174,7 @@ def test_soft_labels_count_with_the_probability_of_the_prediction() -> None:
         sum(float(t[i, int(model(X, torch.tensor(k))[i].argmax())]) for i in range(N)) / N - 1e-5 * k
         for k in range(1, D + 1)
     ]
-    choose_width([model], sweep_of(model, table(t)), torch.arange(N))
+    choose_width([model], sweep_of(model, stored(t)), torch.arange(N))
     assert int(model.width) == 1 + scores.index(max(scores))
 
 

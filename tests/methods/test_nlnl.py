@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from selc.core import Store
 from selc.errors import ConfigError
 from selc.methods.base import Method
 from selc.methods.nlnl import NLNL, log_not, not_these
@@ -22,32 +21,24 @@ from tests.helpers import (
     gradient,
     no_sweep,
     one_hot64,
-    random_labels,
     random_logits,
     random_targets,
     rng,
     softmax64,
+    stored,
     train_set,
 )
+from tests.methods.common import GIVEN, LABELS, B, C, N
 
-N, B, C = 12, 5, 4
-LABELS = random_labels(N, C, seed=0)
-GIVEN = one_hot64(LABELS, C)
 COUNTS = torch.bincount(LABELS, minlength=C).double()
 WEIGHTS = COUNTS.max() / COUNTS  # the authors' class weights
-
-
-def table(rows: Tensor) -> Store:
-    store = Store(*rows.shape)
-    store.write(torch.arange(len(rows)), rows)
-    return store
 
 
 def at(stage: Any, earlier: Tensor | None = None, data: TrainSet | None = None, **options: Any) -> NLNL:
     """The method in one of its stages, set up."""
     method = NLNL(**options)
     method.stage = stage
-    method.earlier = None if earlier is None else Labels(table(earlier), earlier.shape[1])
+    method.earlier = None if earlier is None else Labels(stored(earlier), earlier.shape[1])
     data = data or train_set(LABELS, C)
     method.setup(data)
     method.check(data, 8, B)
@@ -207,7 +198,7 @@ def test_the_first_pseudo_stage_learns_from_the_samples_that_selpl_ended_with() 
 
 def test_the_second_pseudo_stage_learns_soft_labels_of_all_samples() -> None:
     soft = random_targets(N, C, seed=10)
-    data = train_set(table(soft), C)
+    data = train_set(stored(soft), C)
     method = at("pseudo-2", data=data)
     counts = torch.bincount(soft.argmax(dim=1), minlength=C).double()
     weights = torch.where(counts > 0, counts.max() / counts.clamp_min(1), 0.0)
@@ -222,6 +213,8 @@ def test_the_second_pseudo_stage_learns_soft_labels_of_all_samples() -> None:
 
 class MadeUp:
     """A training that is not one: it notes what it was asked to do, and hands out made-up tables."""
+
+    seed = 0
 
     def __init__(self, cut_off: bool = False) -> None:
         self.asked: list[tuple[NLNL, TrainSet, dict[str, Any]]] = []
@@ -239,7 +232,7 @@ class MadeUp:
             rows /= rows.sum(dim=1, keepdim=True)
         self.asked.append((method, data, changes))
         nothing = torch.zeros(0, N)
-        return Outcome(self.models[number], table(rows), table(rows), nothing, nothing, nothing, nothing)
+        return Outcome(self.models[number], stored(rows), stored(rows), nothing, nothing, nothing, nothing)
 
 
 def test_five_stages_of_which_the_first_three_train_one_network() -> None:
@@ -282,7 +275,7 @@ def test_a_batch_of_which_nobody_is_selected_has_no_loss_and_no_gradient() -> No
     earlier = 1 - GIVEN.float()
     for stage in ("SelNL", "SelPL"):
         method = NLNL()
-        method.stage, method.earlier = stage, Labels(table(earlier / 3), C)
+        method.stage, method.earlier = stage, Labels(stored(earlier / 3), C)
         data = train_set(LABELS, C)
         method.setup(data)
         outputs = random_logits(N, C, seed=0).requires_grad_()

@@ -29,17 +29,7 @@ from tests.helpers import (
     stored,
     train_set,
 )
-
-N, B, C = 12, 5, 4
-LABELS = random_labels(N, C, seed=0)
-GIVEN = one_hot64(LABELS, C)
-
-
-def ready(method: PENCIL, data: TrainSet | None = None, epochs: int = 8) -> TrainSet:
-    data = data or train_set(LABELS, C)
-    method.setup(data)
-    assert method.check(data, epochs, B) is None
-    return data
+from tests.methods.common import GIVEN, LABELS, B, C, N, ready
 
 
 def literal(outputs: Tensor, u: Tensor, given: Tensor, alpha: float, beta: float) -> Tensor:
@@ -172,6 +162,8 @@ def test_fixed_labels_are_learnt_by_the_divergence_alone() -> None:
 
 class Trainings:
     """Trainings that are none: they note what they were asked to do, and hand out made-up labels."""
+
+    seed = 0
 
     def __init__(self) -> None:
         self.asked: list[tuple[Method, TrainSet, dict[str, Any]]] = []

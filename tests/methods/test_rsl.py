@@ -13,8 +13,8 @@ from selc.methods import CE, create
 from selc.methods.parts import given_for
 from selc.methods.rsl import RSL, estimated, quotas, smallest
 from selc.types import Seen, TrainSet
-from tests.helpers import close, one_hot64, random_labels, random_targets, rng, train_set
-from tests.methods.test_co_teaching import Asked, Stages, outcome, table, turned
+from tests.helpers import close, one_hot64, random_labels, random_targets, rng, stored, train_set
+from tests.methods.common import Asked, Stages, outcome, turned
 
 N, C = 60, 4
 LABELS = random_labels(N, C, seed=0)
@@ -154,8 +154,8 @@ def test_kept_labels_are_believed_and_the_network_elsewhere() -> None:
     method.setup(TrainSet(DATA.inputs, DATA.labels, rows))
     expected = p.double()
     expected[rows] = one_hot64(LABELS[rows], C)
-    close(method.belief(lambda fn=None: table(p)).full(), expected)
-    close(given_for(DATA, None, table(p)).full(), one_hot64(LABELS, C))
+    close(method.belief(lambda fn=None: stored(p)).full(), expected)
+    close(given_for(DATA, None, stored(p)).full(), one_hot64(LABELS, C))
 
 
 def test_a_rate_may_be_given_for_each_class() -> None:

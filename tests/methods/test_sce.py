@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -12,32 +11,16 @@ from torch import Tensor
 
 from selc.errors import ConfigError
 from selc.methods.sce import SCE
-from selc.types import Batch
 from tests.helpers import (
-    batch_of,
     close,
     entropy64,
     gradient,
     one_hot64,
-    random_labels,
     random_logits,
     random_targets,
     softmax64,
-    train_set,
 )
-
-N, C = 12, 4
-LABELS = random_labels(N, C, seed=0)
-
-
-def batch(target: Tensor | None = None) -> Batch:
-    given = batch_of(train_set(LABELS, C), torch.arange(N))
-    return given if target is None else replace(given, target=target)
-
-
-def all_of(c: int) -> Batch:
-    """The batch in which every label is ``c``."""
-    return batch(one_hot64(torch.full((N,), c), C).float())
+from tests.methods.common import LABELS, C, N, all_of, batch
 
 
 def reverse64(labels: Tensor, p: Tensor, floor: float) -> Tensor:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from selc.core import Store
 from selc.errors import ConfigError
 from selc.methods.base import Method
 from selc.methods.seal import SEAL
@@ -20,26 +18,13 @@ from tests.helpers import (
     close,
     entropy64,
     no_sweep,
-    one_hot64,
-    random_labels,
     random_logits,
     random_targets,
     softmax64,
     stored,
     train_set,
 )
-
-N, C = 12, 4
-LABELS = random_labels(N, C, seed=0)
-GIVEN = one_hot64(LABELS, C)
-
-
-def sweeping(p: Tensor) -> Sweep:
-    def sweep(fn: Callable[[Tensor, Tensor], Tensor] | None = None) -> Store:
-        assert fn is None  # the plain pass is shared with whoever else needs it
-        return stored(p)
-
-    return sweep
+from tests.methods.common import GIVEN, LABELS, C, N, sweeping
 
 
 def test_labels_are_the_mean_prediction_of_all_epochs_so_far() -> None:
@@ -63,6 +48,8 @@ def test_loss_is_cross_entropy_against_soft_labels() -> None:
 
 class Trainings:
     """Trainings that are none: they note what they were asked to do, and hand out made-up labels."""
+
+    seed = 0
 
     def __init__(self) -> None:
         self.asked: list[tuple[Method, Tensor, nn.Module | None]] = []

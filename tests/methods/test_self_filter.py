@@ -3,59 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from selc.core import Store
 from selc.errors import ConfigError
 from selc.methods.base import Method
 from selc.methods.self_filter import SELF, Taught, shared
-from selc.types import Outcome, Sweep, TrainSet
+from selc.types import Outcome, TrainSet
 from tests.helpers import (
     batch_of,
     close,
     gradient,
     no_sweep,
     one_hot64,
-    random_labels,
     random_logits,
     random_targets,
     softmax64,
+    stored,
     train_set,
 )
+from tests.methods.common import GIVEN, LABELS, C, N, ready, sweeping
 from tests.toy import fit, small_net, trainer
 from tests.toy import train_set as toy_set
-
-N, C = 12, 4
-LABELS = random_labels(N, C, seed=0)
-GIVEN = one_hot64(LABELS, C)
-
-
-def table(rows: Tensor) -> Store:
-    store = Store(*rows.shape)
-    store.write(torch.arange(len(rows)), rows)
-    return store
-
-
-def sweep_of(rows: Tensor) -> Sweep:
-    def sweep(fn: Callable[[Tensor, Tensor], Tensor] | None = None) -> Store:
-        assert fn is None
-        return table(rows)
-
-    return sweep
-
-
-def ready(method: SELF, data: TrainSet | None = None, epochs: int = 180) -> TrainSet:
-    data = data or train_set(LABELS, C)
-    method.setup(data)
-    method.check(data, epochs, 4)
-    return data
-
 
 # The loss
 
@@ -65,7 +39,7 @@ def ready(method: SELF, data: TrainSet | None = None, epochs: int = 180) -> Trai
 def test_loss_is_filtered_cross_entropy_plus_ramped_distance_to_the_teacher(clock: float, soft: bool) -> None:
     method = SELF(consistency=7.0)  # the ramp is 5 of 180 epochs
     given = random_targets(N, C, seed=5)
-    data = ready(method, train_set(table(given), C) if soft else None)
+    data = ready(method, train_set(stored(given), C) if soft else None, epochs=180, batch_size=4)
     method.labelled = (torch.arange(N) % 3 > 0).float()
     outputs = random_logits(2, N, C, seed=1).requires_grad_()
     loss = method.loss(outputs, batch_of(data, torch.arange(N), clock))
@@ -84,7 +58,7 @@ def test_loss_is_filtered_cross_entropy_plus_ramped_distance_to_the_teacher(cloc
 
 def test_without_a_filter_and_with_an_agreeing_teacher_it_is_cross_entropy() -> None:
     method = SELF()
-    data = ready(method)
+    data = ready(method, epochs=180, batch_size=4)
     outputs = random_logits(N, C, seed=1)
     loss = method.loss(torch.stack([outputs, outputs]), batch_of(data, torch.arange(N), 99))
     close(loss, -torch.log(softmax64(outputs)).gather(1, LABELS[:, None]).squeeze(1))
@@ -92,7 +66,7 @@ def test_without_a_filter_and_with_an_agreeing_teacher_it_is_cross_entropy() -> 
 
 def test_a_batch_without_labels_learns_from_the_teacher_alone() -> None:
     method = SELF(ramp=0)
-    data = ready(method)
+    data = ready(method, epochs=180, batch_size=4)
     method.labelled = torch.zeros(N)
     outputs = random_logits(2, 1, C, seed=1).requires_grad_()
     loss = method.loss(outputs, batch_of(data, torch.tensor([3])))
@@ -103,7 +77,7 @@ def test_a_batch_without_labels_learns_from_the_teacher_alone() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_loss_and_gradient_are_finite_where_p_is_exactly_0_or_1(dtype: torch.dtype) -> None:
     method = SELF()
-    data = ready(method)
+    data = ready(method, epochs=180, batch_size=4)
     sure = (1e4 * one_hot64((LABELS + torch.arange(N) % 2) % C, C)).to(dtype)
     outputs = torch.stack([sure, sure.flip(1)]).requires_grad_()
     loss = method.loss(outputs, batch_of(data, torch.arange(N), 50))
@@ -179,11 +153,11 @@ def test_the_ensemble_averages_the_predictions_and_the_belief_is_that_of_the_bes
     method = SELF(alpha=0.6)
     held = torch.tensor([0, 1, 2, 3])
     method.held = held
-    ready(method)
+    ready(method, epochs=180, batch_size=4)
     z, accuracies, after = torch.zeros(N, C, dtype=torch.float64), [], []
     for epoch in range(6):
         rows = random_targets(N, C, seed=30 + epoch)
-        method.end_epoch(epoch, sweep_of(rows))
+        method.end_epoch(epoch, sweeping(rows))
         z = 0.6 * z + 0.4 * rows.double()
         after.append(z)
         accuracies.append(sum(int(rows[i].argmax()) == int(LABELS[i]) for i in held.tolist()))
@@ -196,10 +170,10 @@ def test_the_ensemble_averages_the_predictions_and_the_belief_is_that_of_the_bes
 
 def test_the_ensemble_goes_on_with_that_of_the_training_before() -> None:
     method, earlier = SELF(alpha=0.6), random_targets(N, C, seed=50)
-    method.earlier = train_set(table(earlier), C).labels
-    ready(method)
+    method.earlier = train_set(stored(earlier), C).labels
+    ready(method, epochs=180, batch_size=4)
     rows = random_targets(N, C, seed=51)
-    method.end_epoch(0, sweep_of(rows))
+    method.end_epoch(0, sweeping(rows))
     close(method.belief(no_sweep).full(), 0.6 * earlier.double() + 0.4 * rows.double())
 
 
@@ -207,7 +181,7 @@ def test_the_weights_of_the_best_epoch_are_kept() -> None:
     torch.manual_seed(0)
     method = SELF(gamma=0.0)
     method.held = torch.tensor([0, 1])
-    data = ready(method)
+    data = ready(method, epochs=180, batch_size=4)
     model = method.build(lambda outputs: nn.Linear(1, outputs), C)
     assert isinstance(model, Taught)
     weights = []
@@ -218,7 +192,7 @@ def test_the_weights_of_the_best_epoch_are_kept() -> None:
         weights.append(model.teacher.get_buffer("weight").clone())
         predicted = LABELS.clone()
         predicted[right:2] = (predicted[right:2] + 1) % C
-        method.end_epoch(epoch, sweep_of(torch.eye(C)[predicted]))
+        method.end_epoch(epoch, sweeping(torch.eye(C)[predicted]))
     assert torch.equal(model.best.get_buffer("weight"), weights[1])
     assert not torch.equal(weights[1], weights[2])
     assert all("model" not in name for name in method.state_dict())
@@ -227,7 +201,7 @@ def test_the_weights_of_the_best_epoch_are_kept() -> None:
 @pytest.mark.parametrize(("patience", "epochs", "limit"), [(3, 100, 3), (0.15, 100, 15), (0.15, 2, 1)])
 def test_a_training_is_stale_when_its_best_epoch_lies_back(patience: float, epochs: int, limit: int) -> None:
     method = SELF(patience=patience)
-    ready(method)
+    ready(method, epochs=180, batch_size=4)
     method.best_epoch.fill_(10)
     seen: Any = None
     assert not method.stale([{"epoch": 10 + limit - 1}], seen, epochs)
@@ -250,7 +224,9 @@ def test_the_filter_keeps_labels_that_the_ensemble_shares_but_never_takes_all_of
 
 
 class MadeUp:
-    """A training that is not one: made-up beliefs, and given numbers of right predictions on held-out rows."""
+    """A training that is not one: made-up beliefs, and given numbers of right predictions in its best epoch."""
+
+    seed = 0
 
     def __init__(self, right: list[int]) -> None:
         self.right = right
@@ -261,32 +237,29 @@ class MadeUp:
         assert isinstance(method, SELF)
         assert method.held is not None
         number = len(self.asked)
-        wrong = method.held[self.right[number] :]
-        predicted = LABELS.clone()
-        predicted[wrong] = (LABELS[wrong] + 1) % C
+        method.setup(data)
+        method.best_accuracy.fill_(self.right[number] / len(method.held))
         self.asked.append((method, data, changes))
         nothing = torch.zeros(0, N)
-        belief = table(random_targets(N, C, seed=40 + number))
+        belief = stored(random_targets(N, C, seed=40 + number))
         model = Taught(nn.Linear(1, 1), gamma=0.5)
         with torch.no_grad():
             model.student.get_parameter("weight").add_(1.0)
             model.teacher.get_buffer("weight").sub_(1.0)
-        self.outcomes.append(
-            Outcome(model, belief, Store.from_labels(predicted, C), nothing, nothing, nothing, nothing, stage=number)
-        )
+        self.outcomes.append(Outcome(model, belief, belief, nothing, nothing, nothing, nothing, stage=number))
         return self.outcomes[-1]
 
 
 @pytest.mark.parametrize(
     ("right", "trainings", "chosen"),
     [
-        ([6, 1, 3, 2], 4, 2),  # better, then worse: the better one
-        ([6, 1, 3, 3], 4, 3),  # as good: the later one
+        ([0, 1, 3, 2], 4, 2),  # better, then worse: the better one
+        ([0, 1, 3, 3, 2], 5, 3),  # as good: the later one
         ([0, 1, 2, 3, 4, 5], 6, 5),  # ends with the number of iterations
-        ([6, 0, 0], 3, 2),
+        ([6, 5], 2, 0),  # no filter helps
     ],
 )
-def test_filtered_trainings_go_on_while_they_gain(right: list[int], trainings: int, chosen: int) -> None:
+def test_filtered_trainings_go_on_until_one_is_worse(right: list[int], trainings: int, chosen: int) -> None:
     method, train, data = SELF(val=0.5, iterations=5), MadeUp(right), train_set(LABELS, C)
     method.check(data, 20, 4)
     outcome = method.fit(data, train)
@@ -324,6 +297,8 @@ def test_held_out_rows_are_never_trained_on_and_the_same_in_every_training() -> 
     real, held = trainer(), []
 
     class Spy:
+        seed = 0
+
         def __call__(self, method: Method, data: TrainSet, **changes: Any) -> Outcome:
             assert isinstance(method, SELF)
             outcome = real(method, data, **changes)
@@ -342,7 +317,7 @@ def test_held_out_rows_are_never_trained_on_and_the_same_in_every_training() -> 
 
 def test_wrong_labels_of_the_toy_data_are_filtered_out() -> None:
     """Known answer: the first 9 of 90 labels are wrong."""
-    outcome = fit(SELF(), epochs=30)
+    outcome = fit(SELF(iterations=1), epochs=30)
     assert (outcome.believed_labels[:9] == torch.arange(9) % 3).float().mean() > 0.8
     assert (outcome.believed_labels[9:] == torch.arange(9, 90) % 3).float().mean() > 0.95
 

@@ -23,9 +23,10 @@ from tests.helpers import (
     random_targets,
     rng,
     softmax64,
+    stored,
     train_set,
 )
-from tests.methods.test_co_teaching import Asked, Stages, outcome, table, turned
+from tests.methods.common import Asked, Stages, outcome, turned
 
 N, B, C = 24, 8, 4
 LABELS = random_labels(N, C, seed=0)
@@ -129,7 +130,7 @@ def test_a_batch_of_one_is_used() -> None:
 
 def test_soft_labels_count_until_they_are_refurbished() -> None:
     t = random_targets(N, C, seed=3)
-    method, data = SELFIE(noise_rate=0.5, warm_up=1, history=1), train_set(table(t), C)
+    method, data = SELFIE(noise_rate=0.5, warm_up=1, history=1), train_set(stored(t), C)
     method.setup(data)
     index, outputs = torch.arange(N), random_logits(N, C, seed=4)
     close(method.loss(outputs, batch_of(data, index, 0)), entropy64(t, softmax64(outputs)))
@@ -164,7 +165,7 @@ def beliefs(p: Tensor, labels: dict[int, int]) -> Store:
     method = SELFIE()
     method.carried = torch.tensor([labels.get(i, -1) + 1 for i in range(N)])
     method.setup(DATA)
-    return method.belief(lambda fn=None: table(p))
+    return method.belief(lambda fn=None: stored(p))
 
 
 def test_refurbished_labels_are_believed_and_the_network_elsewhere() -> None:

@@ -13,14 +13,12 @@ from torch import Tensor
 from selc.core import Store
 from selc.errors import ConfigError
 from selc.methods.truncated_gce import TruncatedGCE
-from selc.types import Sweep, TrainSet
 from tests import toy
 from tests.helpers import (
     batch_of,
     close,
     gradient,
     one_hot64,
-    random_labels,
     random_logits,
     random_targets,
     rng,
@@ -28,25 +26,7 @@ from tests.helpers import (
     stored,
     train_set,
 )
-
-N, B, C = 12, 5, 4
-LABELS = random_labels(N, C, seed=0)
-GIVEN = one_hot64(LABELS, C)
-
-
-def ready(method: TruncatedGCE, data: TrainSet | None = None, epochs: int = 10) -> TrainSet:
-    data = data or train_set(LABELS, C)
-    method.setup(data)
-    assert method.check(data, epochs, B) is None
-    return data
-
-
-def sweeping(p: Tensor) -> Sweep:
-    def sweep(fn: Callable[[Tensor, Tensor], Tensor] | None = None) -> Store:
-        assert fn is None  # the plain pass is shared with whoever else needs it
-        return stored(p)
-
-    return sweep
+from tests.methods.common import GIVEN, LABELS, B, C, N, ready, sweeping
 
 
 def lq(p: Tensor, q: float) -> Tensor:
@@ -56,7 +36,7 @@ def lq(p: Tensor, q: float) -> Tensor:
 @pytest.mark.parametrize(("q", "k"), [(0.7, 0.5), (0.3, 0.2), (1.0, 0.6)])
 def test_loss_and_weights_follow_the_paper_over_several_epochs(q: float, k: float) -> None:
     method = TruncatedGCE(q=q, k=k, start=2, every=2)
-    data = ready(method)
+    data = ready(method, epochs=10)
     weight = torch.ones(N, dtype=torch.float64)
     pruned = []
     for epoch in range(6):
@@ -96,21 +76,21 @@ def test_a_pass_is_made_when_the_authors_make_it_and_at_no_other_time(epochs: in
 
 def test_a_sample_at_the_threshold_is_left_out() -> None:
     method = TruncatedGCE(q=1.0, k=0.5, start=1, every=1)  # q = 1: L_q(0.5) is exact
-    ready(method, train_set(torch.tensor([0, 1, 0]), 2))
+    ready(method, train_set(torch.tensor([0, 1, 0]), 2), epochs=10)
     method.end_epoch(0, sweeping(torch.tensor([[0.5, 0.5], [0.25, 0.75], [0.75, 0.25]])))
     assert method.weight.full().squeeze(1).tolist() == [0, 1, 1]
 
 
 def test_weights_stay_if_nobody_would_be_left() -> None:
     method = TruncatedGCE(start=1, every=1)
-    ready(method)
+    ready(method, epochs=10)
     method.end_epoch(0, sweeping(torch.full((N, C), 1 / C)))
     assert method.weight.full().squeeze(1).tolist() == [1] * N
 
 
 def test_a_batch_of_samples_that_are_left_out_has_loss_and_gradient_zero() -> None:
     method = TruncatedGCE(start=1, every=1)
-    data = ready(method)
+    data = ready(method, epochs=10)
     p = torch.full((N, C), 0.1)
     p[0] = GIVEN[0].float()
     method.end_epoch(0, sweeping(p))
@@ -123,7 +103,7 @@ def test_a_batch_of_samples_that_are_left_out_has_loss_and_gradient_zero() -> No
 def test_soft_targets_give_the_expectation_and_are_kept_where_it_is_below_the_limit() -> None:
     t = random_targets(N, C, seed=3)
     method = TruncatedGCE(q=0.5, k=0.3, start=1, every=1)
-    data = ready(method, train_set(stored(t), C))
+    data = ready(method, train_set(stored(t), C), epochs=10)
     p = softmax64(random_logits(N, C, seed=1))
     losses = (t.double() * lq(p, 0.5)).sum(dim=1)
     close(method.loss(p.log().float(), batch_of(data, torch.arange(N))), losses - lq(torch.tensor(0.3).double(), 0.5))
@@ -135,7 +115,7 @@ def test_soft_targets_give_the_expectation_and_are_kept_where_it_is_below_the_li
 
 def test_it_believes_the_labels_that_it_kept_and_the_network_elsewhere() -> None:
     method = TruncatedGCE(start=1, every=1)
-    ready(method)
+    ready(method, epochs=10)
     p = softmax64(random_logits(N, C, seed=5)).float()
     assert torch.equal(method.belief(sweeping(p)).full().double(), GIVEN)
     method.end_epoch(0, sweeping(p))
@@ -148,7 +128,7 @@ def test_it_believes_the_labels_that_it_kept_and_the_network_elsewhere() -> None
 @pytest.mark.parametrize("size", [1e4, 200.0])
 def test_loss_and_gradient_are_finite_where_p_is_exactly_0_or_1(size: float, dtype: torch.dtype) -> None:
     method = TruncatedGCE(start=1, every=1)
-    data = ready(method)
+    data = ready(method, epochs=10)
     for shift in (0, 1):
         outputs = (size * one_hot64((LABELS + shift) % C, C)).to(dtype).requires_grad_()
         loss = method.loss(outputs, batch_of(data, torch.arange(N)))
@@ -160,7 +140,7 @@ def test_loss_and_gradient_are_finite_where_p_is_exactly_0_or_1(size: float, dty
 
 def test_a_batch_may_hold_one_sample() -> None:
     method = TruncatedGCE()
-    data = ready(method)
+    data = ready(method, epochs=10)
     outputs = random_logits(1, C, seed=0)
     p_y = softmax64(outputs)[0, LABELS[4]]
     expected = lq(p_y, 0.7) - lq(torch.tensor(0.5).double(), 0.7)

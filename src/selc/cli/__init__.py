@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import selc
+from selc.cli.bench import bench
 from selc.cli.embed import embed
 from selc.cli.listing import list_
 from selc.cli.noise import app as noise_app
@@ -30,6 +31,7 @@ app.command()(report)
 app.command()(figures)
 app.command()(review)
 app.command()(apply)
+app.command()(bench)
 app.command("list")(list_)
 app.add_typer(noise_app, name="noise")
 

@@ -45,6 +45,10 @@ def train(
         str | None,
         typer.Option(metavar="RUN", help="Train on labels that a finished run corrected, or that `selc apply` wrote."),
     ] = None,
+    verified: Annotated[
+        str | None,
+        typer.Option(metavar="DECISIONS", help="A decisions.json whose verdicts are held fixed in the training."),
+    ] = None,
     soft: Annotated[bool, typer.Option("--soft", help="With --labels: on its soft targets.")] = False,
     method: Annotated[str | None, typer.Option(help="See `selc list methods`. (default: selc)")] = None,
     net: Annotated[str | None, typer.Option(help="See `selc list nets`. (default: what suits the data)")] = None,
@@ -73,6 +77,8 @@ def train(
         settings["data"] = data_of(data, settings, {**own, "skip_bad": skip_bad})
         if labels is not None:
             settings["labels"] = {"path": labels, "kind": "soft" if soft else "hard"}
+        if verified is not None:
+            settings["labels"] = {**settings.get("labels", {}), "verified": verified}
         choose(settings, "method", method)
         choose(settings, "net", net)
         choose(settings, "noise", noise)

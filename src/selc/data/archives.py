@@ -12,6 +12,7 @@ import numpy as np
 
 from selc import unpickled
 from selc.errors import InputError
+from selc.files import in_short, unpacked_limit
 from selc.unpickled import MOST
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -44,13 +45,15 @@ def _read_file(path: Path) -> bytes:
 def _read_tar(path: Path, inside: str, names: Sequence[str]) -> dict[str, bytes]:
     """Nothing is written to the disk, so no member can land anywhere."""
     found: dict[str, bytes] = {}
-    seen = 0
+    seen, most = 0, unpacked_limit(path.stat().st_size)
     try:
         with tarfile.open(path, "r:*") as tar:
             for member in tar:
                 seen += member.size
                 if seen > MOST:
                     raise ValueError("more than a gigabyte")
+                if seen > most:
+                    raise ValueError(f"{path.stat().st_size} bytes that unpack to more than {most}")
                 parts = PurePosixPath(member.name).parts
                 if len(parts) == 2 and parts[0] == inside and parts[1] in names and member.isreg():
                     file = tar.extractfile(member)
@@ -59,7 +62,7 @@ def _read_tar(path: Path, inside: str, names: Sequence[str]) -> dict[str, bytes]
                     if len(found) == len(names):
                         return found
     except BROKEN as error:
-        raise InputError(f"{path} must be a whole tar archive; got: {error}. Download it again.") from None
+        raise InputError(f"{path} must be a whole tar archive; got: {in_short(error)}. Download it again.") from None
     missing = next(name for name in names if name not in found)
     raise InputError(f"{path} must hold {inside}/{missing}; got none. Download it again.")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,25 +12,14 @@ import numpy as np
 
 from selc.data.csv_table import not_numeric
 from selc.data.features import Numbers
-from selc.errors import ConfigError, InputError
+from selc.data.parquet_file import read_parquet
+from selc.errors import InputError
 from selc.files import sha256
 
 
 def parquet_table(path: Path) -> ArrowTable:
     """A Parquet file."""
-    try:
-        import pyarrow.parquet as parquet
-    except ImportError:
-        raise ConfigError(
-            "a Parquet table needs pyarrow; got no such package. Install it: pip install 'selc[parquet]'."
-        ) from None
-    import pyarrow
-
-    try:
-        table = parquet.read_table(path)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise InputError(f"{path} must be a readable Parquet file; got: {error}.") from None
-    return ArrowTable(table, str(path), lambda: sha256(path))
+    return ArrowTable(read_parquet(path), str(path), lambda: sha256(path))
 
 
 class ArrowTable:
@@ -40,7 +30,7 @@ class ArrowTable:
         self.names: list[str] = list(table.column_names)
         if table.num_rows == 0:
             raise InputError(f"{name} must have a row per sample; got none.")
-        twice = {column for column in self.names if self.names.count(column) > 1}
+        twice = {column for column, times in Counter(self.names).items() if times > 1}
         if twice:
             raise InputError(f"the columns of {name} must differ; got {sorted(twice)[0]!r} more than once.")
 

@@ -47,6 +47,7 @@ class Bundle:
     skipped: Sequence[tuple[str, str]] = ()  # samples that were left out, with the reason
     recipe: Recipe | None = None  # where it can be told only from the data
     digest: str = ""  # of what the inputs were made from, to notice that it changed
+    texts: Callable[[Sequence[int]], Mapping[str, Sequence[str]]] | None = None  # columns of text at rows, as written
 
 
 Loader = Callable[..., Bundle]

@@ -16,16 +16,18 @@ from selc.data.arrays import ArrayInputs
 from selc.data.augment import View
 from selc.data.base import Bundle, Facts, Recipe, dataset
 from selc.data.images import ArrayPixels, ImageInputs
+from selc.data.parquet_file import column_names, read_parquet
 from selc.data.places import folders, not_there
 from selc.data.published import checked, digest_of, kept, numbers, size_notes, some_rows
 from selc.errors import ConfigError, InputError, unknown
-from selc.files import sha256
+from selc.files import in_short, read_arrays, sha256
 from selc.types import EvalSet
 
 PAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
 HUMAN_PAGE = "http://www.noisylabels.com"
 TEN = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 SIZE = (3, 32, 32)
+MOST_LINES = 50_000  # of a picture with an image in each line; the official ones have 10,000
 # The paper's, appendix A.1: ResNet-34, 200 epochs, the rate divided by ten after 40 and 80.
 PAPER = Recipe(
     net="resnet34",
@@ -119,15 +121,19 @@ FORM_100 = Form(
 
 
 @dataset("cifar10", PAPER, Facts(50_000, 0, 10_000, 10, "32 x 32"))
-def cifar10(*, root: str = "", labels: str = "clean", augment: bool = True, rows: int = 0) -> Bundle:
+def cifar10(
+    *, root: str = "", labels: str = "clean", augment: bool = True, rows: int = 0, test_rows: int = 0
+) -> Bundle:
     """CIFAR-10: 60,000 photographs of 10 animals and vehicles; labels=worse is one of CIFAR-10N's."""
-    return _bundle(FORM_10, root, labels, augment, rows)
+    return _bundle(FORM_10, root, labels, augment, rows, test_rows)
 
 
 @dataset("cifar100", PAPER, Facts(50_000, 0, 10_000, 100, "32 x 32"))
-def cifar100(*, root: str = "", labels: str = "clean", augment: bool = True, rows: int = 0) -> Bundle:
+def cifar100(
+    *, root: str = "", labels: str = "clean", augment: bool = True, rows: int = 0, test_rows: int = 0
+) -> Bundle:
     """CIFAR-100: 60,000 photographs of 100 kinds of things; labels=noisy are CIFAR-100N's."""
-    return _bundle(FORM_100, root, labels, augment, rows)
+    return _bundle(FORM_100, root, labels, augment, rows, test_rows)
 
 
 @dataset(
@@ -145,10 +151,10 @@ def cifar10_features(*, root: str = "", labels: str = "clean", rows: int = 0) ->
             "and test [M, D] in the order of the images; another folder is set by --data FOLDER or SELC_DATA."
         )
     try:
-        with np.load(path, allow_pickle=False) as file:
-            train, test = (torch.from_numpy(file[part]).float() for part in ("train", "test"))
+        arrays = read_arrays(path)
+        train, test = (torch.from_numpy(arrays[part]).float() for part in ("train", "test"))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} must hold the arrays train and test; got: {error}.") from None
+        raise InputError(f"{path} must hold the arrays train and test; got: {in_short(error)}.") from None
     found = _labels_alone(places) or find(FORM_10, root)
     clean, clean_test = found.train.labels, found.test.labels
     if (len(train), len(test)) != (len(clean), len(clean_test)):
@@ -172,8 +178,9 @@ def cifar10_features(*, root: str = "", labels: str = "clean", rows: int = 0) ->
     )
 
 
-def _bundle(form: Form, root: str, labels: str, augment: bool, rows: int) -> Bundle:
+def _bundle(form: Form, root: str, labels: str, augment: bool, rows: int, test_rows: int) -> Bundle:
     found = find(form, root)
+    seen = _tested(form, len(found.test.labels), test_rows)
     clean = found.train.labels
     given = labelling(form, folders(root, form.name), labels, clean)
     picked = some_rows(len(clean), rows, form.name)
@@ -181,18 +188,29 @@ def _bundle(form: Form, root: str, labels: str, augment: bool, rows: int) -> Bun
     every = torch.arange(len(clean)) if picked is None else picked
     pixels = pixels if picked is None else pixels[picked]
     view = View((32, 32), form.mean, form.std, padding=4 if augment else 0, flip=augment)
-    test = ImageInputs(ArrayPixels(torch.from_numpy(found.test.pixels)), view)
+    test = ImageInputs(ArrayPixels(torch.from_numpy(found.test.pixels)[seen]), view)
     return Bundle(
         inputs=ImageInputs(ArrayPixels(pixels), view),
         labels=numbers(given)[every],
         true=numbers(clean)[every],
         classes=found.classes,
         shape=SIZE,
-        tests={"test": EvalSet(test, numbers(found.test.labels))},
+        tests={"test": EvalSet(test, numbers(found.test.labels)[seen])},
         ids=None if picked is None else [str(row) for row in picked.tolist()],
         notes=[*found.notes, *size_notes(form.name, len(clean), len(found.test.labels))],
         digest=digest_of(pixels.numpy()),
     )
+
+
+def _tested(form: Form, count: int, test_rows: int) -> slice | torch.Tensor:
+    """The test images that are used: all, or a fixed random choice, for trainings that are short beside the test."""
+    if test_rows and not 2 <= test_rows <= count:
+        raise ConfigError(
+            f"test_rows of data {form.name!r} must be 0 for all, or from 2 to {count}; got {test_rows}. It is the "
+            "number of test images."
+        )
+    picked = some_rows(count, test_rows, f"{form.name} test")
+    return slice(None) if picked is None else picked
 
 
 # Where the pixels come from: the original ones first
@@ -276,18 +294,22 @@ def _png(folder: Path) -> Found | None:
         from PIL import Image
 
         try:
-            with Image.open(path) as picture:
-                if picture.size[0] != 1024:
+            with Image.open(path, formats=("PNG",)) as picture:  # of the others some run programs
+                if picture.size[0] != 1024 or picture.size[1] > MOST_LINES:
                     raise ValueError(f"a picture of {picture.size[0]} by {picture.size[1]}")
                 return np.asarray(picture.convert("RGB")).reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2)
         except (OSError, ValueError, Image.DecompressionBombError) as error:
-            raise InputError(f"{path} must be a picture with 1024 pixels in each line; got: {error}.") from None
+            raise InputError(
+                f"{path} must be a picture with 1024 pixels in each line; got: {in_short(error)}."
+            ) from None
 
     def part(files: Sequence[Path], path: Path) -> Part:
         try:
             labels = json.loads(path.read_text())
-        except (OSError, ValueError) as error:
-            raise InputError(f"{path} must be a list of labels; got: {error}.") from None
+        except (OSError, ValueError, RecursionError) as error:
+            raise InputError(f"{path} must be a list of labels; got: {in_short(error)}.") from None
+        if not isinstance(labels, list):
+            raise InputError(f"{path} must be a list of labels; got a {type(labels).__name__}.")
         shape = (len(labels), *SIZE)
         key = "cifar10-png-" + digest_of(*(np.frombuffer(bytes.fromhex(sha256(f)), np.uint8) for f in files))[:24]
         pixels = kept(key, shape, lambda: np.concatenate([read(file) for file in files]))
@@ -331,20 +353,10 @@ def _decoded(images: Sequence[bytes], path: Path) -> Array:
 
 def _columns(path: Path, names: Sequence[str] | None) -> dict[str, Any]:
     """Columns of a table; with no names, all but the images."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise ConfigError(
-            f"{path.name} needs the package pyarrow to be read; got none. Install it: pip install 'selc[parquet]'."
-        ) from None
-    try:
-        file = pq.ParquetFile(path)
-        names = [n for n in file.schema_arrow.names if n != "image"] if names is None else names
-        table = file.read(columns=list(names))
-        return {name: table.column(name) for name in names}
-    except (OSError, pa.ArrowException, KeyError) as error:
-        raise InputError(f"{path} must be a table with {', '.join(names or ())}; got: {error}.") from None
+    what = f"a table with {', '.join(names or ['label'])}"
+    names = [name for name in column_names(path, what) if name != "image"] if names is None else names
+    table = read_parquet(path, names, what)
+    return {name: table.column(name) for name in names}
 
 
 def _labels_alone(places: Sequence[Path]) -> Found | None:

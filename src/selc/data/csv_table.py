@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -81,7 +82,7 @@ class CsvTable:
         return 0
 
     def _check_names(self) -> None:
-        twice = {name for name in self.names if self.names.count(name) > 1}
+        twice = {name for name, times in Counter(self.names).items() if times > 1}
         if twice:
             raise InputError(f"the columns of {self.path} must differ; got {sorted(twice)[0]!r} more than once.")
         if len(self.names) < 2 or not self._head:
@@ -110,7 +111,8 @@ class CsvTable:
 
     def load(self, texts: Sequence[str], numbers: Sequence[str]) -> tuple[dict[str, list[str]], Numbers]:
         """Columns as text, and columns as numbers [N, D] with NaN where a cell is empty."""
-        wanted = [self.names.index(name) for name in numbers]
+        place = {name: k for k, name in enumerate(self.names)}
+        wanted = [place[name] for name in numbers]
         cells: dict[str, list[str]] = {name: [] for name in texts}
         blocks: list[Numbers] = []
         with self._text() as file:
@@ -121,7 +123,7 @@ class CsvTable:
                 self._check_lengths(block, done)
                 columns = list(zip(*block, strict=True))
                 for name in texts:
-                    cells[name] += columns[self.names.index(name)]
+                    cells[name] += columns[place[name]]
                 blocks.append(self._numbers([columns[k] for k in wanted], numbers, done, len(block)))
                 done += len(block)
         return cells, np.concatenate(blocks)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +36,7 @@ class _Rows(NamedTuple):
     cells: dict[str, Numbers | Texts]
     labels: list[str]
     ids: list[str]
+    kept: list[int] | None  # rows of the table; None: all
     repeats: bool  # whether the column of ids does not tell samples apart, so that they are row numbers
     skipped: list[tuple[str, str]]
 
@@ -43,7 +44,8 @@ class _Rows(NamedTuple):
 def feature_bundle(train: Table, others: Mapping[str, Table], label: str, columns: Columns, skip_bad: bool) -> Bundle:
     """Columns of numbers and of categories, treated as the training rows say; ``others`` are test sets, and ``val``."""
     ids = existing_column(train, columns.id, "id_column") if columns.id else known_column(train, IDS)
-    features = [name for name in train.names if name not in (label, ids, *columns.drop)]
+    others_than = {label, ids, *columns.drop}
+    features = [name for name in train.names if name not in others_than]
     if not features:
         raise InputError(f"{train.name} must have columns of features beside {label!r}; got {listed(train.names)}.")
     known = train.classes(label)
@@ -79,7 +81,24 @@ def feature_bundle(train: Table, others: Mapping[str, Table], label: str, column
         skipped=skipped,
         recipe=suits(len(labels)),
         digest=digest_of([part.digest() for part in (train, *others.values())]),
+        texts=_texts(train, [c.name for c in coding.categories], [n for n in columns.drop if n in train.names], first),
     )
+
+
+def _texts(
+    table: Table, categories: Sequence[str], dropped: Sequence[str], read: _Rows
+) -> Callable[[Sequence[int]], dict[str, list[str]]] | None:
+    """Columns of text for a person to look at, read again when they are asked for; also those that are no feature."""
+    names = list(dict.fromkeys([*dropped, *categories]))
+    if not names:
+        return None
+
+    def at(rows: Sequence[int]) -> dict[str, list[str]]:
+        columns, _ = table.load(names, [])
+        places = rows if read.kept is None else [read.kept[row] for row in rows]
+        return {name: [columns[name][place] for place in places] for name in names}
+
+    return at
 
 
 def _inputs(x: Numbers, scale: Scale, coding: Coding) -> FeatureInputs:
@@ -157,7 +176,8 @@ def _rows(
     skip_bad: bool,
 ) -> _Rows:
     """Read a table; leave out what is bad, or say so."""
-    if missing := [name for name in features if name not in table.names]:
+    there = set(table.names)
+    if missing := [name for name in features if name not in there]:
         raise InputError(f"{what} must have the columns of the data; got no {', '.join(map(repr, missing[:5]))}.")
     texts, cells = load_cells(table, [label] if ids is None else [label, ids], features, coding)
     labels = tidied(texts[label])
@@ -173,6 +193,7 @@ def _rows(
         {name: column[kept] for name, column in cells.items()} if bad else cells,
         [labels[row] for row in kept],
         [names[row] for row in kept],
+        kept if bad else None,
         repeats,
         [(names[row], f"{reason}, {table.where(row)}") for row, reason in sorted(bad.items())],
     )

@@ -58,9 +58,11 @@ def frame_numbers(frame: Any, names: Sequence[Any]) -> Numbers:
     return out
 
 
-def frame_cells(frame: Any, coding: Coding | None = None) -> dict[str, Numbers | Texts]:
-    """The columns of a DataFrame as numbers and categories: as ``coding`` has them, else as the cells show."""
-    names = list(frame.columns) if coding is None else list(coding.inputs)
+def frame_cells(
+    frame: Any, coding: Coding | None = None, columns: Sequence[Any] | None = None
+) -> dict[str, Numbers | Texts]:
+    """Columns of a DataFrame (None: all) as numbers and categories: as ``coding`` has them, else as the cells show."""
+    names = list(frame.columns if columns is None else columns) if coding is None else list(coding.inputs)
     by_text = {str(name): name for name in frame.columns}
     if missing := [name for name in names if str(name) not in by_text]:
         raise InputError(f"a DataFrame must have the columns of the training; got no {', '.join(map(repr, missing))}.")
@@ -85,9 +87,9 @@ def frame_cells(frame: Any, coding: Coding | None = None) -> dict[str, Numbers |
     return cells
 
 
-def is_plain(frame: Any) -> bool:
-    """Whether a DataFrame holds numbers alone, and no gaps: then it is an array with names."""
-    for name in frame.columns:
+def is_plain(frame: Any, columns: Sequence[Any] | None = None) -> bool:
+    """Whether columns of a DataFrame (None: all) hold numbers alone, and no gaps: then it is an array with names."""
+    for name in frame.columns if columns is None else columns:
         values = np.asarray(frame[name].to_numpy())
         numbers = values if values.dtype.kind in "biuf" else _numbers(values)
         if numbers is None or np.isnan(np.asarray(numbers, dtype=np.float64)).any():

@@ -17,6 +17,7 @@ from selc.data.images import ArrayPixels, ImageInputs
 from selc.data.places import folders, not_there
 from selc.data.published import checked, digest_of, numbers, size_notes, some_rows
 from selc.errors import InputError
+from selc.files import in_short, unpacked_limit
 from selc.types import EvalSet
 
 CLOTHES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
@@ -97,12 +98,12 @@ def read_idx(path: Path, dims: int) -> Array:
             if len(first) < header or first[:4] != bytes((0, 0, 8, dims)):
                 raise ValueError(f"a header {first[:4].hex()}")
             shape = tuple(np.frombuffer(first, ">u4", offset=4).tolist())
-            if math.prod(shape) > MOST:
+            if math.prod(shape) > min(MOST, unpacked_limit(path.stat().st_size)):
                 raise ValueError(f"sizes {shape}")
             data = file.read(math.prod(shape) + 1)  # one more than there should be
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise InputError(
-            f"{path} must be an idx file of bytes in {dims} dimensions; got: {error}. Download it again."
+            f"{path} must be an idx file of bytes in {dims} dimensions; got: {in_short(error)}. Download it again."
         ) from None
     if len(data) != math.prod(shape):
         raise InputError(f"{path} must hold {shape} bytes, as its header says; got another number. Download it again.")

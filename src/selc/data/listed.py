@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from selc.data.decode import image_pixels
 from selc.data.images import ImageInputs
 from selc.data.published import numbers, size_notes, some_rows
 from selc.errors import InputError
+from selc.files import in_short
 from selc.types import EvalSet
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # mean and standard deviation of its channels
@@ -93,7 +95,7 @@ def image_bundle(
 
 
 def _read(name: str, part: str, files: ImageFiles, stored: tuple[int, int], view: View, reading: Reading) -> Part:
-    if outside := next((n for n in files.names if n.startswith(("/", "../")) or "/../" in n), None):
+    if outside := next((n for n in files.names if os.path.isabs(n) or ".." in n.replace("\\", "/").split("/")), None):
         raise InputError(f"the {part} list of data {name!r} must name files in {files.folder}; got {outside!r}.")
     paths = [files.folder / file for file in files.names]
     if not paths[0].is_file() and not paths[-1].is_file():
@@ -124,4 +126,6 @@ def lines(path: Path) -> list[str]:
     try:
         return [line for line in map(str.strip, path.read_text(encoding="utf-8").splitlines()) if line]
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} must be a readable list, as it comes with the dataset; got: {error}.") from None
+        raise InputError(
+            f"{path} must be a readable list, as it comes with the dataset; got: {in_short(error)}."
+        ) from None

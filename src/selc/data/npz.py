@@ -11,11 +11,11 @@ meta                a JSON text about where all of it comes from
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ from selc.data.images import ArrayPixels, ImageInputs
 from selc.data.labels import bad_labels, checked_classes, encode, notes_on, tidied
 from selc.data.own import existing, suits
 from selc.errors import InputError
-from selc.files import sha256
+from selc.files import in_short, read_arrays, sha256
 from selc.types import EvalSet, Inputs
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -71,11 +71,19 @@ def npz(*, path: str = "", test: str = "", augment: Augmenting = "crop-flip") ->
         val=tests.pop("val", None),
         tests=tests,
         true=true,
-        ids=[str(i) for i in arrays.vector("ids", len(x)).tolist()] if "ids" in arrays else None,
+        ids=_ids(arrays.vector("ids", len(x)).tolist(), place) if "ids" in arrays else None,
         notes=[*arrays.about(), *notes_on(numbers, classes)],
         recipe=suits(len(x), form.side),
         digest=digest_of(sha256(place), sha256(other) if other else ""),
     )
+
+
+def _ids(values: Sequence[Any], place: Path) -> list[str]:
+    names = [str(value) for value in values]
+    name, times = Counter(names).most_common(1)[0]
+    if times > 1:
+        raise InputError(f"ids must tell samples apart; got {name!r} {times} times in {place}.")
+    return names
 
 
 def _row(row: int) -> str:
@@ -88,12 +96,10 @@ class _Arrays:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            with open(path, "rb") as file:  # by handle: numpy leaves one open where a file is broken
-                loaded = np.load(file, allow_pickle=False)
-                self.arrays: dict[str, Array] = dict(loaded.items()) if hasattr(loaded, "items") else {"x": loaded}
-        except (OSError, ValueError, BadZipFile, EOFError) as error:
+            self.arrays: dict[str, Array] = {name or "x": array for name, array in read_arrays(path).items()}
+        except (OSError, ValueError) as error:
             raise InputError(
-                f"{path} must be an .npz file with arrays of numbers and text; got: {error}. "
+                f"{path} must be an .npz file with arrays of numbers and text; got: {in_short(error)}. "
                 "Write it with numpy.savez(file, x=..., y=...); lists of objects are not read."
             ) from None
 
@@ -106,6 +112,8 @@ class _Arrays:
             raise InputError(
                 f"{self.path} must hold the array {name!r}; got {there}. It needs x, and y with its labels."
             )
+        if self.arrays[name].ndim == 0:
+            raise InputError(f"{name} of {self.path} must have a value for each row; got a single value.")
         return self.arrays[name]
 
     def parts(self) -> list[str]:
@@ -118,7 +126,10 @@ class _Arrays:
             raise InputError(
                 f"{name} of {self.path} must have one value for each of the {count} rows; got shape {values.shape}."
             )
-        return np.char.decode(values) if values.dtype.kind == "S" else values
+        try:
+            return np.char.decode(values) if values.dtype.kind == "S" else values
+        except UnicodeDecodeError:
+            raise InputError(f"{name} of {self.path} must be text in UTF-8; got other bytes.") from None
 
     def labels(self, name: str, classes: tuple[str, ...] | None, count: int) -> list[str]:
         """Labels by name; whole numbers count ``classes`` where there are any."""

@@ -17,7 +17,7 @@ from selc.data.archives import Array
 from selc.data.base import FACTS
 from selc.data.cache import cache_folder
 from selc.errors import ConfigError, InputError, SelcError
-from selc.files import write_whole
+from selc.files import read_arrays, write_whole
 
 
 def some_rows(count: int, rows: int, name: str) -> Tensor | None:
@@ -73,10 +73,10 @@ def kept(key: str, shape: tuple[int, ...], make: Callable[[], Array]) -> Array:
         return make()
     path = folder / f"{key}.npy"
     try:
-        array: Array = np.load(path, allow_pickle=False)
+        array = read_arrays(path)[""]
         if array.shape == shape and array.dtype == np.uint8:
             return array
-    except (OSError, ValueError, EOFError):
+    except (OSError, ValueError, KeyError):
         pass  # not there, or not whole: made again
     array = make()
     own = path.with_name(f"{key}-{os.getpid()}.npy")  # two runs may make it at the same time

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
+import stat
 import sys
 import warnings
 from collections.abc import Sequence
@@ -27,6 +29,9 @@ Array = np.ndarray[Any, np.dtype[np.uint8]]
 # What the bytes may be, whatever the name says. Not all that Pillow knows: some formats run other programs.
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "AVIF")
 ORIENTATION = 0x0112  # the tag of EXIF
+# Beside Pillow's limit: pixels that any file may have, and those for each of its bytes that it may have beyond that. A
+# JPEG may have all of Pillow's, for a large one is decoded small.
+PLAIN_PIXELS, PIXELS_PER_BYTE = 32_000_000, 10
 # A JPEG is decoded at 1/2, 1/4 or 1/8 of its size where that leaves at least this many times the pixels needed.
 SPARE = 2.0
 
@@ -65,6 +70,8 @@ def decode_all(items: Sequence[Item], out: Array, resize: Resize) -> Found:
 
 
 def read(path: str) -> bytes:
+    if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe or a device may never end
+        raise BadImageError("it is no regular file")
     with open(path, "rb") as file:
         return file.read()
 
@@ -106,6 +113,10 @@ def _by_pillow(data: bytes, size: tuple[int, ...]) -> tuple[Array, tuple[int, in
     with Image.open(io.BytesIO(data), formats=_formats()) as image:
         width, height = image.size
         _refuse_bomb(height, width)
+        if image.format not in ("JPEG", "MPO") and height * width > max(PLAIN_PIXELS, PIXELS_PER_BYTE * len(data)):
+            raise BadImageError(
+                f"{len(data)} bytes of it unpack to {height * width / 1e6:.0f} megapixels; make it smaller"
+            )
         turn = int(image.getexif().get(ORIENTATION, 1))
         if image.format in ("JPEG", "MPO"):
             scale = _scale(height, width, size)
@@ -234,6 +245,8 @@ def size_of(item: Item) -> tuple[int, int] | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
+            if not isinstance(item, bytes) and not stat.S_ISREG(os.stat(item).st_mode):
+                return None
             with Image.open(io.BytesIO(item) if isinstance(item, bytes) else item, formats=_formats()) as image:
                 width, height = image.size
                 sideways = int(image.getexif().get(ORIENTATION, 1)) > 4

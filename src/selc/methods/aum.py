@@ -13,7 +13,7 @@ from selc.core.store import Store
 from selc.errors import ConfigError, TrainingError
 from selc.methods.base import METHODS, Method, Train
 from selc.methods.ce import CE
-from selc.methods.parts import epochs_of
+from selc.methods.parts import epochs_of, mixed_belief
 from selc.types import Batch, Labels, Outcome, Sweep, TrainSet
 
 RUNS = 2  # of measuring: what is a threshold sample in one is measured in the other
@@ -56,7 +56,8 @@ class AUM(Method):
     def fit(self, data: TrainSet, train: Train) -> Outcome:
         label, extra = data.labels.hard, data.num_classes
         rows = torch.arange(len(data), device=label.device) if data.rows is None else data.rows
-        mixed = rows[torch.randperm(len(rows), generator=generator("aum", len(rows))).to(rows.device)]
+        draw = generator("aum", train.seed, "threshold samples", len(rows))
+        mixed = rows[torch.randperm(len(rows), generator=draw).to(rows.device)]
         distance = torch.full((RUNS, len(data)), -torch.inf, device=label.device)
         for run, chosen in enumerate(mixed[: RUNS * (len(rows) // (extra + 1))].chunk(RUNS)):
             given = Labels(label.index_fill(0, chosen, extra), extra + 1)
@@ -115,11 +116,3 @@ def standardised(aum: Tensor, chosen: Tensor, quantile: float) -> Tensor:
     above = min(int((1 - quantile) * len(theirs) + 1e-9), len(theirs) - 1)  # so many may lie above the threshold
     spread = theirs.std(correction=0).clamp_min(torch.finfo(theirs.dtype).tiny)
     return ((aum - theirs[above]) / spread).index_fill(0, chosen, -torch.inf)
-
-
-def mixed_belief(weight: Tensor, given: Labels, p: Store) -> Store:
-    """weight * given + (1 - weight) * p, row by row."""
-    result = Store(len(p), p.columns).to(p.table.device)
-    for index, rows in p.blocks():
-        result.write(index, torch.lerp(rows, given.read(index), weight[index, None]))
-    return result

@@ -19,6 +19,10 @@ Net = Callable[[int], nn.Module]  # number of outputs -> a fresh network
 class Train(Protocol):
     """Runs one stage of training; a method with several stages calls it several times."""
 
+    @property
+    def seed(self) -> int:
+        """The seed of the run. What a method draws in ``fit`` comes from ``generator(its name, seed, what for)``."""
+
     def __call__(
         self,
         method: Method,

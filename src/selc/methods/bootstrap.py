@@ -24,10 +24,12 @@ class Bootstrap(Method):
     The soft target is not held constant: its gradient is what makes the second term push the entropy of the
     predictions down. Held constant, it would have no gradient at all, and the loss would be beta times CE.
 
-    Deviations: none. ``beta="auto"`` is the published value of each kind: 0.8 for hard, 0.95 for soft.
+    The soft kind is the default, as that is the Bootstrap to which the paper on SELC compares itself (its Eq. 2).
+
+    Deviations: none. ``beta="auto"`` is the published value of each kind: 0.95 for soft, 0.8 for hard.
     """
 
-    def __init__(self, *, kind: Literal["soft", "hard"] = "hard", beta: float | Literal["auto"] = "auto") -> None:
+    def __init__(self, *, kind: Literal["soft", "hard"] = "soft", beta: float | Literal["auto"] = "auto") -> None:
         super().__init__()
         if kind not in PUBLISHED:
             raise ConfigError(f"kind must be 'soft' or 'hard'; got {kind!r}.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 from torch import Tensor, nn
 
@@ -11,10 +10,8 @@ from selc.core.loss import log_softmax, soft_cross_entropy
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Net, Train
 from selc.methods.parts import Pair, epochs_of
-from selc.methods.watch import estimated_rate
+from selc.methods.watch import Rate, check_rate, known_rate
 from selc.types import Batch, Outcome, TrainSet
-
-Rate = float | Literal["auto"]
 
 
 @METHODS.register("co-teaching")
@@ -25,7 +22,7 @@ class CoTeaching(Method):
         L = mean CE(net 1, small of net 2) + mean CE(net 2, small of net 1)
 
     ``forget_rate`` should be near the noise rate; ``"auto"`` estimates that from a short training with CE (see
-    `estimated_rate`). ``ramp`` is a number of epochs, or a share of them if below 1.
+    `estimated_rate`). ``ramp`` is a share of the epochs if below 1 (10 of 200 in the paper), else epochs.
 
     Deviations: the mean is taken once (the authors' code divides by the number of kept samples twice), training
     begins with epoch 0, the ramp is the paper's (their code spreads it over ramp - 1 epochs), predictions are the
@@ -37,7 +34,7 @@ class CoTeaching(Method):
     cost = 1.9
     epochs: int = 200  # of the run, as ``check`` hears it; until then the published number
 
-    def __init__(self, *, forget_rate: Rate = "auto", ramp: float = 10) -> None:
+    def __init__(self, *, forget_rate: Rate = "auto", ramp: float = 0.05) -> None:
         super().__init__()
         self.forget_rate, self.ramp = check_rate(forget_rate, "forget_rate"), check_ramp(ramp)
 
@@ -62,12 +59,6 @@ class CoTeaching(Method):
         return train(self, data)
 
 
-def check_rate(rate: Rate, name: str) -> Rate:
-    if rate == "auto" or (not isinstance(rate, str) and 0 <= rate < 1):
-        return rate
-    raise ConfigError(f"{name} must be in [0, 1) or 'auto'; got {rate!r}. It is the share of samples to leave out.")
-
-
 def check_ramp(ramp: float) -> float:
     if not ramp > 0:
         raise ConfigError(f"ramp must be above 0, a share of the epochs or a number of them; got {ramp}.")
@@ -79,16 +70,6 @@ def never_reached(ramp: float, epochs: int) -> str | None:
     if epochs_of(ramp, epochs) < epochs:
         return None
     return f"the forget rate is reached after {ramp:g} epochs, and there are {epochs}. Train longer, or lower ramp."
-
-
-def known_rate(rate: Rate, data: TrainSet, train: Train) -> float:
-    """A given share of wrong labels, or an estimate of it, which costs a short training.
-
-    The estimate stays at or below 1 - 1 / C: with more, the given labels would be worse than a guess.
-    """
-    if not isinstance(rate, str):
-        return rate
-    return min(estimated_rate(data, train)[0], 1 - 1 / data.num_classes)
 
 
 def kept_share(forget_rate: Rate, ramp: int, epoch: int) -> float:

@@ -8,17 +8,9 @@ from torch import Tensor, nn
 from selc.core.loss import soft_cross_entropy
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Net, Train
-from selc.methods.co_teaching import (
-    Rate,
-    check_ramp,
-    check_rate,
-    exchanged,
-    kept_share,
-    known_rate,
-    mean_of_two,
-    never_reached,
-)
+from selc.methods.co_teaching import check_ramp, exchanged, kept_share, mean_of_two, never_reached
 from selc.methods.parts import Pair, epochs_of
+from selc.methods.watch import Rate, check_rate, known_rate
 from selc.types import Batch, Outcome, TrainSet
 
 ROUNDING = 1e-4  # keep share x samples is rounded down; float32 may be a little below the whole number that is meant
@@ -44,7 +36,7 @@ class CoTeachingPlus(Method):
     epochs: int = 200  # of the run, as ``check`` hears it; until then the published number
 
     def __init__(
-        self, *, forget_rate: Rate = "auto", ramp: float = 10, warm_up: float = 0.1, agreed: float = 0.064
+        self, *, forget_rate: Rate = "auto", ramp: float = 0.05, warm_up: float = 0.1, agreed: float = 0.064
     ) -> None:
         super().__init__()
         if not (warm_up >= 0 and agreed >= 0):

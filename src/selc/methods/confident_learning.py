@@ -66,7 +66,7 @@ class ConfidentLearning(Method):
     def fit(self, data: TrainSet, train: Train) -> Outcome:
         label = data.labels.hard
         rows = torch.arange(len(data), device=label.device) if data.rows is None else data.rows
-        fold = folds_of(label[rows].cpu(), self.folds).to(rows.device)
+        fold = folds_of(label[rows].cpu(), self.folds, train.seed).to(rows.device)
         p = Store(len(data), data.num_classes).to(label.device)
         for k in range(self.folds):
             outcome, out = train(CE(), replace(data, rows=rows[fold != k])), rows[fold == k]
@@ -81,9 +81,9 @@ class ConfidentLearning(Method):
         return replace(final, target=p, given=label.cpu(), trust=trust)
 
 
-def folds_of(label: Tensor, folds: int) -> Tensor:
+def folds_of(label: Tensor, folds: int, seed: int) -> Tensor:
     """A fold for each sample, [N]: random, of the same size to a sample, and with the same share of each class."""
-    mixed = torch.randperm(len(label), generator=generator("confident learning", len(label), folds))
+    mixed = torch.randperm(len(label), generator=generator("confident-learning", seed, "folds", len(label), folds))
     by_class = mixed[label[mixed].argsort(stable=True)]
     return torch.empty_like(label).scatter_(0, by_class, torch.arange(len(label)) % folds)
 

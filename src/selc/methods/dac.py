@@ -14,9 +14,9 @@ from selc.core.store import Store
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Net, Train
 from selc.methods.ce import CE
-from selc.methods.co_teaching import Rate, check_rate, known_rate
-from selc.methods.parts import epochs_of, given_for
-from selc.types import Batch, Labels, Outcome, Sweep, TrainSet
+from selc.methods.held_out import check_held_out, check_leaves_rows, hold_out
+from selc.methods.parts import epochs_of, mixed_belief
+from selc.types import Batch, Outcome, Sweep, TrainSet
 
 MOMENTUM = 0.95  # of the running average that the first penalty is taken from (the authors' constant)
 
@@ -29,26 +29,26 @@ class DAC(Method):
 
     Cross entropy over the C + 1 outputs for ``warm_up`` (a share of the epochs if below 1, else epochs). Then A, the
     price of abstaining, grows from 1 / ``factor`` of the running average of (1 - a) h to ``final``, linearly over the
-    epochs. The share ``remove`` of the samples from which the network abstained most often, "auto": as many as labels
-    seem to be wrong, is left out; with ``retrain`` a fresh network learns the rest with CE.
+    epochs. What the network abstains from at its best epoch, by its accuracy without abstaining on ``held_out``, a
+    share of the rows that is never trained on, is left out; with ``retrain`` a fresh network learns the rest with CE.
 
-    Deviations: the paper leaves out what the network abstains from at one time. As A grows it abstains from ever less
-    and in the end from nothing, so we count over all epochs, in the training pass, and have to know how many to remove.
-    log(1 - a) is computed without the authors' clamp.
+    Deviations: the held-out labels are noisy (the authors' are clean), and a class that would lose all of its samples
+    keeps them. log(1 - a) is computed without the authors' clamp. The belief is (1 - a) y + a p, our own.
     """
 
     family = "extra class"
-    needs = "noise rate (estimated)"
+    needs = "a tenth of the rows is held out"
     cost = 2.0
-    keeps_belief = True
     epochs: int = 200  # of the run; `check` is told
+    judges: Tensor | None = None  # rows that are held out
     average: Tensor
     first_price: Tensor
+    best: Tensor
 
     def __init__(
         self,
         *,
-        remove: Rate = "auto",
+        held_out: float = 0.1,
         warm_up: float = 0.1,
         factor: float = 64.0,
         final: float = 1.0,
@@ -59,7 +59,7 @@ class DAC(Method):
             raise ConfigError(f"warm_up must be at least 0; got {warm_up}. The authors use 20 of 200 epochs.")
         if not (factor > 0 and final > 0):
             raise ConfigError(f"factor and final must be above 0; got {factor} and {final}. The authors use 64 and 1.")
-        self.remove, self.warm_up, self.retrain = check_rate(remove, "remove"), warm_up, retrain
+        self.held_out, self.warm_up, self.retrain = check_held_out(held_out), warm_up, retrain
         self.factor, self.final = factor, final
 
     def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
@@ -68,6 +68,8 @@ class DAC(Method):
             raise ConfigError(
                 f"warm_up must end before the {epochs} epochs do; got {self.warm_up:g}. Abstaining comes after it."
             )
+        if self.judges is None:
+            check_leaves_rows(data, self.held_out)
         return None
 
     def build(self, net: Net, num_classes: int) -> nn.Module:
@@ -75,9 +77,10 @@ class DAC(Method):
 
     def setup(self, data: TrainSet) -> None:
         self.given = data.labels
-        self.times = Store(len(data), 1)  # epochs in which the network abstained from the sample
+        self.abstained = Store(len(data), 2)  # a at the best epoch, and whether abstaining was likeliest
         self.register_buffer("average", torch.tensor(torch.nan))
         self.register_buffer("first_price", torch.tensor(torch.nan))
+        self.register_buffer("best", torch.tensor(-1.0))  # accuracy on the rows that are held out
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         log_answer = log_answering(outputs)  # log(1 - a)
@@ -90,27 +93,33 @@ class DAC(Method):
         self._set(self.first_price, self.average / self.factor, 1.0)
         share = (epoch - self.start) / max(self.epochs - 1 - self.start, 1)
         price = self.first_price + share * (self.final - self.first_price)
-        abstains = outputs.detach().argmax(dim=1, keepdim=True) == outputs.shape[1] - 1
-        self.times.write(batch.index, self.times.read(batch.index) + abstains)
         return answered - price * log_answer
+
+    def end_epoch(self, epoch: int, sweep: Sweep) -> None:
+        if epoch < self.start:
+            return
+        seen = sweep(looked_at)
+        rows = slice(None) if self.judges is None else self.judges
+        accuracy = seen.full()[rows, 2].mean()
+        if bool(accuracy > self.best):
+            self.best.copy_(accuracy)
+            for index, block in seen.blocks():
+                self.abstained.write(index, block[:, :2])
 
     def log_probs(self, outputs: Tensor) -> Tensor:
         return super().log_probs(outputs[..., :-1])
 
     def belief(self, sweep: Sweep) -> Store:
-        """The given label as far as the network answered, and nothing in particular as far as it abstained."""
-        result = Store(len(self.times), self.given.num_classes).to(self.times.table.device)
-        for index, times in self.times.blocks():
-            share = (times / max(self.epochs - self.start, 1)).clamp(max=1.0)
-            result.write(index, (1 - share) * self.given.read(index) + share / self.given.num_classes)
-        return result
+        """The given label as far as the network answers, and its prediction as far as it abstains."""
+        return mixed_belief(1 - self.abstained.full()[:, 0], self.given, sweep())
 
     def fit(self, data: TrainSet, train: Train) -> Outcome:
-        remove = known_rate(self.remove, data, train)
+        self.judges, data = hold_out(data, self.held_out, "dac", train.seed)
         first = train(self, data)
-        kept = kept_rows(abstained(first.target, data.labels), data, remove)
-        last = train(CE(), replace(data, rows=kept)) if self.retrain else first
-        return replace(last, target=given_for(data, kept, last.probs))
+        a, abstains = self.abstained.full().T
+        left_out = with_every_class(abstains > 0, data)
+        last = train(CE(), replace(data, rows=kept_rows(left_out, data))) if self.retrain else first
+        return replace(last, target=mixed_belief(torch.where(left_out, 0.0, 1 - a), data.labels, last.probs))
 
     @property
     def start(self) -> int:
@@ -129,19 +138,23 @@ def log_answering(outputs: Tensor) -> Tensor:
     return F.logsigmoid(z[..., :-1].logsumexp(dim=-1) - z[..., -1])
 
 
-def abstained(belief: Store, given: Labels) -> Tensor:
-    """The share of epochs in which the network abstained from each sample, read off what it believes, [N]."""
-    shares = []
-    for index, rows in belief.blocks():
-        away = 1 / given.num_classes - given.read(index)
-        size = (away * away).sum(dim=1).clamp_min(1e-12)  # zero for a label that is uniform itself
-        shares.append(((rows - given.read(index)) * away).sum(dim=1) / size)
-    return torch.cat(shares)
+def looked_at(outputs: Tensor, target: Tensor) -> Tensor:
+    """a, whether abstaining is likeliest, and whether the likeliest class is the given one, [B, 3]."""
+    a = -torch.expm1(log_answering(outputs))
+    abstains = outputs.argmax(dim=1) == outputs.shape[1] - 1
+    right = outputs[:, :-1].argmax(dim=1) == target.argmax(dim=1)
+    return torch.stack([a, abstains.to(a.dtype), right.to(a.dtype)], dim=1)
 
 
-def kept_rows(share: Tensor, data: TrainSet, remove: float) -> Tensor:
-    """The rows to go on with: all but so many of those from which the network abstained most often."""
-    rows = torch.arange(len(data), device=share.device) if data.rows is None else data.rows
-    ranked = rows[share[rows].argsort(descending=True, stable=True)]
-    count = min(round(remove * len(rows)), int((share[rows] > 0).sum()), len(rows) - 1)  # never all of them
-    return ranked[count:].sort().values
+def with_every_class(left_out: Tensor, data: TrainSet) -> Tensor:
+    """Who is left out, [N], but for classes of which nobody would be left to train on."""
+    rows = slice(None) if data.rows is None else data.rows
+    given = data.labels.hard
+    left = torch.bincount(given[rows], weights=(~left_out[rows]).float(), minlength=data.num_classes)
+    return left_out & (left[given] > 0)
+
+
+def kept_rows(left_out: Tensor, data: TrainSet) -> Tensor:
+    """The rows to train on that are not left out."""
+    rows = torch.arange(len(data), device=left_out.device) if data.rows is None else data.rows
+    return rows[~left_out[rows]]

@@ -3,13 +3,14 @@ Labels. NeurIPS 2020."""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from selc.core.loss import check_alpha, soft_cross_entropy
 from selc.core.store import Store
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method
-from selc.methods.parts import normalised
+from selc.methods.parts import label_store
 from selc.types import Batch, Sweep, TrainSet
 
 EDGE = 1e-4  # keeps <t, q> below one, so that the logarithm stays finite (the authors' constant)
@@ -37,14 +38,24 @@ class ELR(Method):
         self.beta, self.lambda_ = check_alpha(beta, "beta"), lambda_
 
     def setup(self, data: TrainSet) -> None:
-        self.given = data.labels
-        self.store = Store(len(data), data.num_classes)
+        self.store = label_store(data.labels)  # t scaled to sum to one; before the first update the given label
+        self.updates = Store(len(data), 1)  # how many there were: t sums to 1 - beta^updates
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         q = self.probs(outputs).clamp(EDGE, 1 - EDGE)
-        target = self.store.ema(batch.index, q / q.sum(dim=1, keepdim=True), self.beta)
+        target = self._updated(batch.index, (q / q.sum(dim=1, keepdim=True)).detach())
         regulariser = (1 - (target * q).sum(dim=1)).log()
         return soft_cross_entropy(outputs, batch.target) + self.lambda_ * regulariser
 
     def belief(self, sweep: Sweep) -> Store:
-        return normalised(self.store, self.given)
+        return self.store
+
+    @torch.no_grad()
+    def _updated(self, index: Tensor, q: Tensor) -> Tensor:
+        """t of the rows at ``index`` after one more update by ``q``, which sums to one."""
+        updates = self.updates.read(index) + 1
+        total = 1 - self.beta**updates
+        scaled = torch.lerp(self.store.read(index), q, (1 - self.beta) / total)
+        self.store.write(index, scaled)
+        self.updates.write(index, updates)
+        return total * scaled

@@ -45,11 +45,12 @@ class IterativeCV(Method):
     cost = 2.7
     epochs: int = 200  # of the run, as ``check`` hears it; until then the published number
     rate: float = 0.0  # of wrong labels, as the first half shows it
+    seed: int = 0  # of the run, as ``fit`` hears it
     candidates: Tensor | None = None  # rows that are neither selected nor removed
     coming: Tensor
 
     def __init__(
-        self, *, iterations: int = 4, cv_epochs: float = 0.25, ramp: float = 10, symmetric: bool = True
+        self, *, iterations: int = 4, cv_epochs: float = 0.25, ramp: float = 0.05, symmetric: bool = True
     ) -> None:
         super().__init__()
         if iterations < 1 or not cv_epochs > 0:
@@ -81,7 +82,7 @@ class IterativeCV(Method):
         rows, others, epoch = self.data.rows, self.candidates, int(self.coming)
         if rows is None or others is None or epoch < self._join():
             return None
-        drawn = torch.randperm(len(others), generator=generator("iterative-cv", "candidates", epoch))
+        drawn = torch.randperm(len(others), generator=generator("iterative-cv", self.seed, "candidates", epoch))
         return torch.cat([rows, others[drawn[: len(rows) // 2].to(others.device)]])
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
@@ -109,7 +110,7 @@ class IterativeCV(Method):
         for iteration in range(self.iterations):
             if len(left) < 2:
                 break
-            order = torch.randperm(len(left), generator=generator("iterative-cv", "halves", iteration, len(data)))
+            order = torch.randperm(len(left), generator=generator("iterative-cv", train.seed, "halves", iteration))
             halves = left[order].tensor_split(2)
             found, gone = [], []
             for ours, theirs in (halves, halves[::-1]):
@@ -127,7 +128,7 @@ class IterativeCV(Method):
         last = IterativeCV(
             iterations=self.iterations, cv_epochs=self.cv_epochs, ramp=self.ramp, symmetric=self.symmetric
         )
-        last.rate = rate or 0.0
+        last.rate, last.seed = rate or 0.0, train.seed
         if len(chosen) < 2:  # the halves agreed on nothing: all that is left is Co-teaching on everything
             return train(last, data)
         here = data.labels.hard.device

@@ -67,7 +67,7 @@ class MCorrection(Method):
         self.variant, self.start, self.concentration, self.prior = variant, start, concentration, prior
 
     def setup(self, data: TrainSet) -> None:
-        self.given, self.rows = data.labels, data.rows
+        self.given, self.rows, self.held = data.labels, data.rows, data.held
         self.store = label_store(data.labels)
         self.register_buffer("table", torch.zeros(BINS))  # P(wrong) of a loss; before the first fit nothing is wrong
         self.register_buffer("ends", torch.tensor([0.0, 1.0]))  # losses that count as 0 and 1
@@ -83,7 +83,7 @@ class MCorrection(Method):
             x, target = mixup(batch, self.concentration)
             return Step(soft_cross_entropy(model(x), target), None)
         outputs = _looked(model, batch.x)
-        wrong = self.wrong(soft_cross_entropy(outputs, batch.target))
+        wrong = self._unless_held(self.wrong(soft_cross_entropy(outputs, batch.target)), batch.index)
         guided = self.variant == "dynamic" and batch.clock < self._bootstrap()
         target = batch.target if guided else self.corrected(outputs, batch.target, wrong, batch.clock)
         batch = replace(batch, target=target)
@@ -113,8 +113,12 @@ class MCorrection(Method):
         losses = torch.cat([rows[:, 0] for _, rows in seen.blocks()])
         self.refit(losses if self.rows is None else losses[self.rows])
         for index, rows in seen.blocks():
-            wrong = self.wrong(rows[:, 0])
+            wrong = self._unless_held(self.wrong(rows[:, 0]), index)
             self.store.write(index, self.corrected(rows[:, 1:], self.given.read(index), wrong, epoch))
+
+    def _unless_held(self, wrong: Tensor, index: Tensor) -> Tensor:
+        """The inputs are mixed, so the loop cannot see to it that verified labels are not corrected."""
+        return wrong if self.held is None else wrong.masked_fill(self.held.index_select(0, index), 0.0)
 
     def refit(self, losses: Tensor) -> None:
         """Fit the mixture to losses, [N]; where they cannot be told apart, the last one stays."""

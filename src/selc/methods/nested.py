@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from selc.core.seeding import generator
 from selc.errors import ConfigError
-from selc.methods.base import METHODS, Method, Net
-from selc.types import Batch, Step, Sweep, TrainSet
+from selc.methods.base import METHODS, Method, Net, Train
+from selc.types import Batch, Outcome, Step, Sweep, TrainSet
 
 Sigma = float | Literal["auto"]
 PENALTY = 1e-5  # accuracy that one more channel must bring (the authors' constant)
@@ -38,6 +38,7 @@ class Nested(Method):
     family = "compression"
     needs = "features and head"
     cost = 1.3
+    seed: int = 0  # of the run, as ``fit`` hears it
 
     def __init__(self, *, sigma: Sigma = "auto", held_out: float = 0.1) -> None:
         super().__init__()
@@ -51,7 +52,7 @@ class Nested(Method):
         return None
 
     def setup(self, data: TrainSet) -> None:
-        self.trained, self.judges = parted(data, self.held_out)
+        self.trained, self.judges = parted(data, self.held_out, self.seed)
 
     def select(self) -> Tensor:
         return self.trained
@@ -63,6 +64,10 @@ class Nested(Method):
 
     def end_epoch(self, epoch: int, sweep: Sweep) -> None:
         choose_width(self.nets, sweep, self.judges)
+
+    def fit(self, data: TrainSet, train: Train) -> Outcome:
+        self.seed = train.seed
+        return train(self, data)
 
 
 class NestedNet(nn.Module):
@@ -159,14 +164,14 @@ def choose_width(nets: Sequence[NestedNet], sweep: Sweep, rows: Tensor) -> None:
         net.width.fill_(int(compared[(share - PENALTY * compared).argmax()]))
 
 
-def parted(data: TrainSet, held_out: float) -> tuple[Tensor, Tensor]:
-    """Rows to train on, and rows to choose K by; the same ones for every seed and stage."""
+def parted(data: TrainSet, held_out: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Rows to train on, and rows to choose K by; the same ones in every stage of a run."""
     device = data.labels.hard.device
     rows = torch.arange(len(data), device=device) if data.rows is None else data.rows
     if held_out == 0:
         return rows, rows
     held = max(1, round(held_out * len(rows)))
-    order = torch.randperm(len(rows), generator=generator("nested", "held out", len(rows))).to(device)
+    order = torch.randperm(len(rows), generator=generator("nested", seed, "held out", len(rows))).to(device)
     return rows[order[held:]].sort().values, rows[order[:held]].sort().values
 
 
@@ -183,6 +188,6 @@ def check_held_out(held_out: float) -> float:
 
 
 def check_rows(data: TrainSet, held_out: float) -> None:
-    left = len(parted(data, held_out)[0])
+    left = len(parted(data, held_out, seed=0)[0])
     if left < 2:
         raise ConfigError(f"held_out must leave at least 2 rows to train on; got {held_out}, which leaves {left}.")

@@ -39,6 +39,14 @@ def given_for(data: TrainSet, rows: Tensor | None, probs: Store) -> Store:
     return result
 
 
+def mixed_belief(weight: Tensor, given: Labels, p: Store) -> Store:
+    """weight * given + (1 - weight) * p, row by row."""
+    result = Store(len(p), p.columns).to(p.table.device)
+    for index, rows in p.blocks():
+        result.write(index, torch.lerp(rows, given.read(index), weight[index, None]))
+    return result
+
+
 class History(nn.Module):
     """The probabilities of the last ``window`` epochs; epochs that have not come yet are zeros."""
 

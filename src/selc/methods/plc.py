@@ -11,7 +11,7 @@ from selc.core.loss import soft_cross_entropy
 from selc.core.store import Store
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, detached_probs
-from selc.methods.parts import History
+from selc.methods.parts import History, epochs_of
 from selc.types import Batch, Sweep, TrainSet
 
 
@@ -22,18 +22,20 @@ class PLC(Method):
         f = mean of the last ``window`` predictions      y <- argmax f  if  f_y / max f < theta
 
     theta grows by ``growth``, up to ``limit``, after each epoch that changed fewer than ``quiet`` of the labels.
+    ``warm_up`` is a share of the epochs if below 1 (8 of 180 in the authors' code), else epochs.
     Deviations: none from the authors' CIFAR code; their text describes the test as a margin.
     """
 
     family = "relabelling"
     cost = 1.0
     keeps_belief = True
+    epochs: int = 180  # of the run; `check` is told
     theta_now: Tensor
 
     def __init__(
         self,
         *,
-        warm_up: int = 8,
+        warm_up: float = 8 / 180,
         theta: float = 0.3,
         growth: float = 0.1,
         limit: float = 0.9,
@@ -48,33 +50,33 @@ class PLC(Method):
         self.warm_up, self.theta, self.growth, self.limit = warm_up, theta, growth, limit
         self.quiet, self.window = quiet, window
 
+    def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
+        self.epochs = epochs
+        return None
+
     def setup(self, data: TrainSet) -> None:
         self.history = History(len(data), data.num_classes, self.window)
-        self.labels = Store(len(data), 1, dtype=torch.int64)
-        for index, rows in data.labels.blocks():
-            self.labels.write(index, rows.argmax(dim=1, keepdim=True))
-        self.num_classes = data.num_classes
+        self.labels = Store.from_labels(data.labels.hard, data.num_classes)
         self.register_buffer("theta_now", torch.tensor(self.theta))
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         self.history.write(int(batch.clock), batch.index, detached_probs(self, outputs))
-        return soft_cross_entropy(outputs, self._one_hot(self.labels.read(batch.index)))
+        return soft_cross_entropy(outputs, self.labels.read(batch.index))
 
     def end_epoch(self, epoch: int, sweep: Sweep) -> None:
-        if epoch < self.warm_up:
+        if epoch < epochs_of(self.warm_up, self.epochs):
             return
         changed = 0
-        for index, label in self.labels.blocks():
+        for index, rows in self.labels.blocks():
             f = self.history.mean(index)
-            best, guess = f.max(dim=1, keepdim=True)
-            rejected = f.gather(1, label) < self.theta_now * best
-            self.labels.write(index, torch.where(rejected, guess, label))
-            changed += int((rejected & (guess != label)).sum())
+            best, guess = f.max(dim=1)
+            label = rows.argmax(dim=1)
+            rejected = f.gather(1, label[:, None]).squeeze(1) < self.theta_now * best
+            other = rejected & (guess != label)
+            self.labels.write(index[other], F.one_hot(guess[other], f.shape[1]))
+            changed += int(other.sum())
         if changed < self.quiet * len(self.labels):
             self.theta_now.add_(self.growth).clamp_(max=self.limit)
 
     def belief(self, sweep: Sweep) -> Store:
-        return Store.from_labels(self.labels.full().flatten(), self.num_classes)
-
-    def _one_hot(self, label: Tensor) -> Tensor:
-        return F.one_hot(label.flatten(), self.num_classes).float()
+        return self.labels

@@ -7,7 +7,7 @@ from torch import Tensor
 from selc.core.loss import check_alpha, check_start, confidence_weights, soft_cross_entropy
 from selc.core.store import Store
 from selc.methods.base import METHODS, Method, detached_probs
-from selc.methods.parts import cannot_flip, label_store
+from selc.methods.parts import cannot_flip, epochs_of, label_store
 from selc.types import Batch, Sweep, TrainSet
 
 
@@ -17,14 +17,16 @@ class SAT(Method):
 
         t <- alpha t + (1 - alpha) p      w = max_c t_c      L = sum_i w_i H(t_i, p_i) / sum_i w_i
 
-    Deviations: ``start`` is 60 of 200 epochs in the paper; here its default is that of SELC.
+    Before ``start`` (a share of the epochs if below 1: 60 of 200 in the paper; else epochs) the loss is CE.
+    Deviations: none.
     """
 
     family = "memory"
     cost = 1.0
     keeps_belief = True
+    epochs: int = 200  # of the run; `check` is told
 
-    def __init__(self, *, start: float = 10, alpha: float = 0.9) -> None:
+    def __init__(self, *, start: float = 0.3, alpha: float = 0.9) -> None:
         super().__init__()
         self.start, self.alpha = check_start(start), check_alpha(alpha)
 
@@ -32,13 +34,17 @@ class SAT(Method):
         self.store = label_store(data.labels)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        if batch.clock < self.start:
+        if batch.clock < self._start():
             return soft_cross_entropy(outputs, batch.target)
         target = self.store.ema(batch.index, detached_probs(self, outputs), self.alpha)
         return confidence_weights(target) * soft_cross_entropy(outputs, target)
 
     def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
-        return cannot_flip(epochs - self.start, self.alpha)
+        self.epochs = epochs
+        return cannot_flip(epochs - self._start(), self.alpha)
 
     def belief(self, sweep: Sweep) -> Store:
         return self.store
+
+    def _start(self) -> float:
+        return self.start if self.start >= 1 else epochs_of(self.start, self.epochs)

@@ -5,17 +5,16 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from selc.core.loss import check_alpha, log_softmax
-from selc.core.seeding import generator
 from selc.core.store import Store
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Net, Train
+from selc.methods.held_out import agreement, check_leaves_rows, hold_out
 from selc.methods.parts import epochs_of, normalised
 from selc.types import Batch, Labels, Outcome, Seen, Step, Sweep, TrainSet
 
@@ -31,11 +30,14 @@ class SELF(Method):
 
     Training 0 learns from all labels. Each further one goes on from the best teacher and the z of the one before, whose
     filter is always applied to the given labels. A training ends when its teacher has not improved on held-out noisy
-    labels (``val`` of the rows) for ``patience``; there are ``iterations`` filtered ones at most, fewer if one has no
-    gain. ``patience`` and ``ramp``, in which w grows to ``consistency``, are shares of the epochs below 1, else epochs.
+    labels (``val`` of the rows) for ``patience``. There are ``iterations`` filtered ones at most; they end with the
+    first that is worse than the one before it, which is then the result. ``patience`` and ``ramp``, in which w grows to
+    ``consistency``, are shares of the epochs below 1, else epochs.
 
-    Deviations: a re-implementation from the paper's description, without public code; the constants are our own.
-    Student and teacher see the same view, and a class that would lose all of its labels keeps them.
+    Deviations: a re-implementation from the paper's description, without public code; w, its ramp and gamma are those
+    of Mean Teacher on CIFAR-10, which the paper builds on (its weight of 100 on the mean over ten classes is 10 on the
+    sum, whose size does not depend on the number of classes); the other constants are our own. Student and teacher see
+    the same view, and a class that would lose all of its labels keeps them.
     """
 
     family = "stages"
@@ -108,7 +110,7 @@ class SELF(Method):
         for index, rows in p.blocks():
             self.ensemble.ema(index, rows, self.alpha)
         accuracy = torch.tensor(float(epoch)) if self.held is None else agreement(p, self.given, self.held)
-        if bool(accuracy >= self.best_accuracy):  # of several as good the last, which had more time
+        if bool(accuracy >= self.best_accuracy):  # of several as good the last, as with trainings
             self.best_accuracy.copy_(accuracy)
             self.best_epoch.fill_(epoch)
             self.best.load_state_dict(self.ensemble.state_dict())
@@ -125,28 +127,22 @@ class SELF(Method):
     def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
         rows = len(data) if data.rows is None else len(data.rows)
         self.epochs, self.steps = epochs, epochs * math.ceil(rows / batch_size)
-        if self.held is None and not 1 <= int(self.val * rows) < rows:
-            raise ConfigError(f"val must hold out a row and leave some to learn from; got {self.val} of {rows} rows.")
+        if self.held is None:
+            check_leaves_rows(data, self.val, "val")
         return None
 
     def fit(self, data: TrainSet, train: Train) -> Outcome:
-        rows = torch.arange(len(data), device=data.labels.hard.device) if data.rows is None else data.rows
-        rows = rows[torch.randperm(len(rows), generator=generator("self", "held out", len(rows))).to(rows.device)]
-        cut = int(self.val * len(rows))
-        held, data = rows[:cut], replace(data, rows=rows[cut:].sort().values)
-        first = self._at(None, held, None)
-        outcome = filtered = train(first, data, stop=first.stale)
-        best = -1.0
+        held, data = hold_out(data, self.val, "self", train.seed)
+        method = self._at(None, held, None)
+        outcome = train(method, data, stop=method.stale)
         for _ in range(self.iterations):
+            best = float(method.best_accuracy)
             method = self._at(shared(outcome.target, data), held, Labels(outcome.target, data.num_classes))
-            outcome = train(method, data, model=from_best(outcome.model), stop=method.stale)
-            accuracy = float(agreement(outcome.probs, data.labels, held))
-            if accuracy >= best:  # of two that are as good the later one, whose filter is the better
-                filtered = outcome
-            if accuracy <= best:
+            later = train(method, data, model=from_best(outcome.model), stop=method.stale)
+            if float(method.best_accuracy) < best:
                 break
-            best = accuracy
-        return filtered
+            outcome = later
+        return outcome
 
     def _at(self, labelled: Tensor | None, held: Tensor, earlier: Labels | None) -> SELF:
         """The same method in one of its trainings."""
@@ -208,11 +204,6 @@ def from_best(model: nn.Module) -> nn.Module:
         result.student.load_state_dict(result.best.state_dict())
         result.teacher.load_state_dict(result.best.state_dict())
     return result
-
-
-def agreement(p: Store, given: Labels, rows: Tensor) -> Tensor:
-    """The share of rows whose likeliest class is the given one."""
-    return (p.read(rows).argmax(dim=1) == given.hard[rows]).float().mean()
 
 
 def shared(target: Store, data: TrainSet) -> Tensor:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from selc.core.turning import Turn, Window, look, noise_rate, recognise
+from selc.errors import ConfigError
 from selc.methods.base import Train
 from selc.methods.ce import CE
 from selc.types import Outcome, Seen, TrainSet
+
+Rate = float | Literal["auto"]  # a share of wrong labels; "auto": to be estimated
 
 
 def watch(history: list[dict[str, Any]], seen: Seen, epochs: int) -> bool:
@@ -41,3 +44,19 @@ def estimated_rate(data: TrainSet, train: Train) -> tuple[float, Outcome]:
     assert turn is not None  # by three quarters of the epochs there is one
     rows = len(data) if data.rows is None else len(data.rows)
     return noise_rate(turn, rows)[0], watched
+
+
+def check_rate(rate: Rate, name: str) -> Rate:
+    if rate == "auto" or (not isinstance(rate, str) and 0 <= rate < 1):
+        return rate
+    raise ConfigError(f"{name} must be in [0, 1) or 'auto'; got {rate!r}. It is the share of samples to leave out.")
+
+
+def known_rate(rate: Rate, data: TrainSet, train: Train) -> float:
+    """A given share of wrong labels, or an estimate of it, which costs a short training.
+
+    The estimate stays at or below 1 - 1 / C: with more, the given labels would be worse than a guess.
+    """
+    if not isinstance(rate, str):
+        return rate
+    return min(estimated_rate(data, train)[0], 1 - 1 / data.num_classes)

@@ -30,6 +30,7 @@ def pmd(
     type: Literal[1, 2, 3] = 1,
     rate: float = 0.35,
     factor: float = 0.0,
+    teacher_epochs: int = 0,
 ) -> Noise:
     """Samples near a network's decision boundary get its second choice (PLC's noise, types 1 to 3).
 
@@ -39,13 +40,19 @@ def pmd(
         type 1: tau = 1/2 - D^2 / 2    type 2: tau = 1 - D^3    type 3: tau = 1 - (D + D^2 + D^3) / 3
 
     The true label enters only in the rate, which therefore also counts the network's own errors. ``factor`` gives F;
-    0 finds the F at which ``rate`` is reached, by bisection with the same draws at each step.
+    0 finds the F at which ``rate`` is reached, by bisection with the same draws at each step. The network that draws
+    is trained for ``teacher_epochs``, 0: for those of the run. A network that has learnt every label by heart has
+    margins of one everywhere, and then the draw no longer depends on them; the authors train 25 epochs of 180.
 
     Deviations: as in the authors' code F divides the probability to keep u (the paper multiplies tau); they choose F
     by hand. Below an F of max kappa the probability stays at one.
     """
     labels = labels.long()
     check_rate(rate)
+    if teacher_epochs < 0:
+        raise ConfigError(
+            f"teacher_epochs of noise 'pmd' must be at least 1, or 0 for those of the run; got {teacher_epochs}."
+        )
     if not (factor >= 0 and math.isfinite(factor)):
         raise ConfigError(f"factor of noise 'pmd' must be above 0, or 0 to find it from the rate; got {factor}.")
     probs = check_supplied("last_probs", last_probs, len(labels), num_classes).double()

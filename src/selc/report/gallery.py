@@ -1,4 +1,4 @@
-"""The most suspicious samples of a run, with what can be shown of them: pictures, or rows of numbers."""
+"""The most suspicious samples of a run, with what can be shown of them: pictures, or rows of text and numbers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from torch import Tensor
 
 from selc.data import Bundle, ImageInputs
 from selc.data.arrays import ArrayInputs
-from selc.data.features import FeatureInputs
 from selc.errors import InputError, SelcError
+from selc.report.cells import cells_at
 from selc.report.reading import Snapshot
 from selc.report.style import shortened
 from selc.run.config import ARRAYS, Choice
@@ -23,7 +23,7 @@ SHOWN = 60  # samples on a page
 NOTHING_SUSPICIOUS = 12  # samples to look at where none is suspicious
 SIDE = 160  # pixels of a thumbnail; a larger image is made smaller
 CRISP = 64  # pixels up to which an image is shown as it is, each pixel a square
-COLUMNS = 8  # of a row of numbers
+COLUMNS = 8  # of a row of a table; text comes first
 _NAME = 120  # letters of a sample's name
 
 
@@ -39,6 +39,7 @@ class Card:
     confidence: float
     action: str
     picture: str = ""  # a data URI
+    texts: tuple[str, ...] = ()  # beginnings of the cells
     numbers: tuple[str, ...] = ()
 
 
@@ -48,6 +49,7 @@ class Gallery:
 
     cards: list[Card] = field(default_factory=list)
     suspicious: int = 0  # in all of the data
+    texts: tuple[str, ...] = ()  # names of the columns of text
     columns: tuple[str, ...] = ()  # names of the numbers
     more_columns: int = 0
     crisp: bool = False
@@ -132,16 +134,17 @@ def _illustrated(plain: Gallery, run: Snapshot, bundle: Bundle, rows: Tensor) ->
             cards[k] = replace(cards[k], picture=picture)
         crisp = max(pixels.shape[-2:]) <= CRISP
         return replace(plain, cards=cards, crisp=crisp, remark=remark)
-    x = next(iter(inputs.stream([chosen], None))).flatten(1)
-    columns = tuple(f"x{k + 1}" for k in range(x.shape[1]))
-    if isinstance(inputs, FeatureInputs):
-        x = x * torch.from_numpy(inputs.scale.std) + torch.from_numpy(inputs.scale.mean)  # as the user wrote them
-        columns = inputs.columns or columns
+    found = cells_at(bundle, chosen.tolist())
+    texts = dict(list(found.texts.items())[:COLUMNS])
+    left = COLUMNS - len(texts)
     cards = list(plain.cards)
-    for k, numbers in zip(there, x[:, :COLUMNS].tolist(), strict=True):
-        cards[k] = replace(cards[k], numbers=tuple(f"{number:.4g}" for number in numbers))
-    names = tuple(shortened(name, 40) for name in columns[:COLUMNS])
-    return replace(plain, cards=cards, columns=names, more_columns=max(0, len(columns) - COLUMNS), remark=remark)
+    for k, row in enumerate(there):
+        written = tuple(column[k] for column in texts.values())
+        numbers = tuple(f"{number:.4g}" for number in found.numbers[k, :left].tolist())
+        cards[row] = replace(cards[row], texts=written, numbers=numbers)
+    short = [tuple(shortened(name, 40) for name in names) for names in (texts, found.names[:left])]
+    more = max(0, len(found.texts) + len(found.names) - COLUMNS)
+    return replace(plain, cards=cards, texts=short[0], columns=short[1], more_columns=more, remark=remark)
 
 
 def _places(run: Snapshot, bundle: Bundle, rows: Tensor) -> tuple[list[int | None], str]:

@@ -66,7 +66,12 @@ class Snapshot(RunFolder):
     @cached_property
     def noise(self) -> tuple[float, float, float] | None:
         """The share of wrong labels as the run estimates it, with its interval; None if it has no estimate (yet)."""
-        return None if self.turn is None else noise_rate(self.turn, len(self.given))
+        return None if self.turn is None or self.unlearnt else noise_rate(self.turn, len(self.given))
+
+    @cached_property
+    def unlearnt(self) -> str | None:
+        """Why the network cannot judge labels; None if it can, or while that is not yet to be said."""
+        return self.summary.get("unlearnt") if self.finished else None
 
     @cached_property
     def recorded(self) -> Pass | None:

@@ -1,4 +1,4 @@
-"""How the separation of the losses, the accuracy and the correction develop over a training (Figures 3 and 4)."""
+"""How the separation of the losses, the accuracy and the correction develop over a training (Figures 1, 3 and 4)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from selc.run import RunFolder
 from selc.types import accuracies
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _METRICS: dict[Metric, str] = {"M1": "distance of means", "M2": "divergence", "M3": "distance of centroids"}
@@ -23,9 +24,11 @@ _STYLES = [(BLUE, "-"), (VERMILLION, "--"), (GREEN, "-."), (PURPLE, ":"), (ORANG
 
 def accuracy_of(run: RunFolder) -> list[float] | None:
     """Top-1 accuracy on the first named set over the timeline that led to the result; None if there was no set."""
-    history = [e for e in run.history() if not e.get("undone")]
-    epochs = len(run.records().losses)
-    values = [next(iter(accuracies(e).values()))["top1"] for e in history if accuracies(e)][:epochs]
+    history = run.history()
+    stage = max((e["stage"] for e in history if "given_loss" in e), default=0)
+    # A later stage goes on with the epochs of an earlier one, or (after a pilot) counts them anew.
+    line = {e["epoch"]: e for e in history if e["stage"] <= stage and not e.get("undone")}
+    values = [next(iter(accuracies(line[epoch]).values()))["top1"] for epoch in sorted(line) if accuracies(line[epoch])]
     return values or None
 
 
@@ -50,6 +53,50 @@ def metrics(run: RunFolder) -> Figure:
     return figure
 
 
+def metrics_by_run(runs: Mapping[str, RunFolder]) -> Figure:
+    """The paper's three metrics over the epochs, a line for each run, such as rates of noise; the peaks are marked."""
+    _some(runs)
+    figure, grid = panels(1, 3, 2.6)
+    for axes, (metric, what) in zip(grid[0], _METRICS.items(), strict=True):
+        for (name, run), (colour, style) in zip(runs.items(), _STYLES * len(runs), strict=False):
+            values = torch.tensor(separations(run.records().losses, metric))
+            scaled = values / values.max().clamp_min(1e-12)
+            axes.plot(scaled, style, color=colour, label=name)
+            axes.plot([int(values.argmax())], [1.0], "v", color=colour, markersize=6, clip_on=False)
+        entitle(axes, f"{metric}: {what}", "epoch", "share of its maximum" if axes is grid[0][0] else "")
+    grid[0][0].set_ylim(0, 1.05)
+    _whole_epochs(grid[0][0])
+    handles, labels = grid[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize=SMALL, frameon=False)
+    return figure
+
+
+def accuracies_by_run(runs: Mapping[str, RunFolder]) -> Figure:
+    """Accuracy on the given labels and on the test set over the epochs, a line for each run (Figure 1, a and b)."""
+    _some(runs)
+    figure, [[train, test]] = panels(1, 2, 2.6)
+    for (name, run), (colour, style) in zip(runs.items(), _STYLES * len(runs), strict=False):
+        accuracy = accuracy_of(run)
+        if accuracy is None:
+            raise InputError(f"a figure of accuracy needs a test set; got a run without one: {run.path}.")
+        train.plot(training_accuracy(run.records().predictions, run.given), style, color=colour, label=name)
+        test.plot(accuracy, style, color=colour, label=name)
+    entitle(train, "Training set, given labels", "epoch", "share predicted as labelled")
+    entitle(test, "Test set", "epoch", "share predicted right")
+    test.tick_params(labelleft=True)
+    train.set_ylim(0, 1.03)
+    _whole_epochs(train)
+    handles, labels = train.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize=SMALL, frameon=False)
+    return figure
+
+
+def training_accuracy(predictions: Tensor, given: Tensor) -> Tensor:
+    """The share of samples that were predicted as they are labelled, by epoch, of those that were seen."""
+    seen = predictions >= 0
+    return ((predictions == given) & seen).sum(1).double() / seen.sum(1)
+
+
 def correction_accuracy(beliefs: Tensor, true: Tensor) -> Tensor:
     """The share of samples whose believed label is the true one, by epoch; NaN where none was kept."""
     right = (beliefs == true).double().mean(dim=1)
@@ -64,6 +111,7 @@ def correction(runs: Mapping[str, RunFolder]) -> Figure:
         true = true_labels(run, "a figure of correction accuracy")
         axes.plot(correction_accuracy(run.records().beliefs, true), style, color=colour, label=name)
     entitle(axes, "Labels that the method believes in", "epoch", "share that is right")
+    _whole_epochs(axes)
     axes.legend(fontsize=SMALL, frameon=False)
     return figure
 
@@ -78,8 +126,15 @@ def sensitivity(runs: Mapping[str, RunFolder]) -> Figure:
             raise InputError(f"a figure of accuracy needs a test set; got a run without one: {run.path}.")
         axes.plot(accuracy, style, color=colour, label=name)
     entitle(axes, "Test accuracy", "epoch", "share predicted right")
+    _whole_epochs(axes)
     axes.legend(fontsize=SMALL, frameon=False)
     return figure
+
+
+def _whole_epochs(axes: Axes) -> None:
+    """There is no epoch between two."""
+    if axes.dataLim.width >= 1:
+        axes.locator_params(axis="x", integer=True)
 
 
 def _some(runs: Mapping[str, RunFolder]) -> None:

@@ -13,6 +13,7 @@ from selc.run.findings import Findings
 from selc.types import accuracies
 
 WIDE = 0.15  # between the ends of an interval, from which on it says little
+SAYS_NOTHING = 0.9  # the same, from which on it is not told
 EARLY = 3.0  # epochs: an epoch is a coarse clock for a turning point before that
 FEW = 30  # samples of a class of which little can be learnt
 _LETTERS = 60  # of a name of the user's
@@ -42,6 +43,8 @@ def _finished(run: Snapshot) -> list[str]:
 
 
 def _wrong_labels(run: Snapshot, found: Findings) -> str:
+    if run.unlearnt:
+        return run.unlearnt
     if run.turn is None or run.noise is None:
         share = percent(float((found.suggested != found.given).double().mean()))
         return (
@@ -61,6 +64,8 @@ def _wrong_labels(run: Snapshot, found: Findings) -> str:
 
 
 def _changes(run: Snapshot, changed: int) -> str:
+    if run.unlearnt:
+        return "So no label was replaced, and nothing is said about how many are wrong."
     if not changed:
         unsure = run.turn is not None and run.turn.start is not None
         return f"No label was replaced{', because the run was not sure enough of any change' if unsure else ''}."
@@ -68,6 +73,8 @@ def _changes(run: Snapshot, changed: int) -> str:
     right = run.summary.get("corrections_right")
     if right is None:
         return f"{what}; how many of the new ones are right, this method cannot tell."
+    if right["high"] - right["low"] > SAYS_NOTHING:
+        return f"{what}; these are too few to tell how many of the new ones are right."
     return (
         f"{what}; about {percent(right['estimate'])} of the new ones are expected to be right, "
         f"at least {percent(right['low'])}."
@@ -90,6 +97,8 @@ def _picked(run: Snapshot) -> bool:
 def _to_do(run: Snapshot, found: Findings) -> str:
     keep, review, relabel = torch.bincount(found.action, minlength=3).tolist()
     listed = "they are marked in label_issues.csv"
+    if run.unlearnt:
+        return "What to do: train again for longer or with a larger learning rate, and look at the report of that run."
     if not review and not relabel:
         return "Nothing needs to be done about the labels."
     if run.turn is not None and run.turn.start is None:
@@ -170,17 +179,23 @@ def trust(run: Snapshot) -> list[str]:
             "is what the most confident predictions contradict, its upper end what all of them do, which counts "
             "samples that are merely hard."
         )
+    elif run.unlearnt:
+        said.append(
+            "Not at all: the network contradicts labels because it has not learnt them yet. The figures and lists on "
+            "this page show that, and not which labels are wrong."
+        )
     elif run.finished:
         said.append(
             "There is no estimate of the share of wrong labels, so label_issues.csv calls everything that the method "
             "contradicts an issue, whether the label is wrong or the sample hard."
         )
-    if run.finished and (right := run.summary.get("corrections_right")):
+    right = run.summary.get("corrections_right") if run.finished else None
+    if right and right["high"] - right["low"] <= SAYS_NOTHING:
         said.append(
             f"Of the labels that were replaced, at least {percent(right['low'])} are expected to be right; changes of "
             "which the run was less sure were not made, and are left for review."
         )
-    if run.turn is not None:
+    if run.turn is not None and not run.unlearnt:
         said += warnings_of({"turning_point": run.turn._asdict()})
     said.append(
         "Confidence and label quality come from samples that the network was trained on: they put the samples in a "
@@ -194,8 +209,14 @@ def trust(run: Snapshot) -> list[str]:
 def helpful(run: Snapshot) -> list[str]:
     """What would make the result more certain."""
     said = []
-    turn = run.turn
-    if turn is None and run.finished:
+    turn, plan = run.turn, run.config.train
+    if run.unlearnt:
+        said.append(
+            f"A longer training (it had {plan.epochs:,} epochs) or a larger learning rate (it was {plan.lr:g}); if "
+            "that does not help, a network that suits the data better."
+        )
+        turn = None
+    elif turn is None and run.finished:
         said.append(
             "A run with the method selc: it looks for the turning point and estimates how many labels are wrong."
         )
@@ -223,13 +244,13 @@ def helpful(run: Snapshot) -> list[str]:
             f" and {len(few) - 5:,} more" if len(few) > 5 else ""
         )
         said.append(f"More samples of the classes with fewer than {FEW}: {named}.")
-    if run.finished:
+    if run.finished and not run.unlearnt:
         doubtful = "relabel" if run.summary["changed"] else "review"
         said.append(
             f"Half an hour of your time: after a look at 100 samples drawn at random from those to {doubtful} in "
             "label_issues.csv, you know the share of right suggestions to within ten points."
         )
-    else:
+    elif not run.finished:
         said.append("To wait until the run is finished, and to write this report again.")
     return said
 

@@ -13,8 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from selc.data import ArrayInputs, DatasetInputs, Recipe
+from selc.data.coding import Cells, Coding
 from selc.data.datasets import labels_of
-from selc.data.frames import frame_numbers, is_frame, split_frame
+from selc.data.features import FeatureInputs, Scale
+from selc.data.frames import frame_cells, frame_numbers, is_frame, is_plain, split_frame
 from selc.data.labels import bad_labels, class_names, encode, tidied
 from selc.errors import ConfigError, InputError
 from selc.methods import METHODS, Method
@@ -44,6 +46,7 @@ def fit(
     num_classes: int | None = None,
     tests: Mapping[str, Any] | None = None,
     val: Any = None,
+    verified: Any = None,
     out: Path | str | None = None,
     resume: bool = False,
     progress: Progress | None = None,
@@ -51,17 +54,19 @@ def fit(
 ) -> Outcome:
     """Train on ``x`` [N, ...] with noisy ``labels`` [N]; get the model and the labels it believes.
 
-    ``x`` is an array, a tensor, a DataFrame, a map-style dataset or a dataset of Hugging Face; ``labels`` are numbers
-    from 0 or names (numbered in their order, see ``outcome.classes``). They may be left out where ``x`` brings them: a
-    dataset that yields ``(x, y)``, a DataFrame with a column ``label`` (or give the name of the column). ``tests`` and
-    ``val`` are pairs ``(x, labels)``, or again datasets. ``method`` is a name with ``options`` or an object; ``net`` a
-    name, a module (copied, not changed) or a function of the number of outputs; ``train`` are fields of `Plan`, such as
-    ``epochs`` and ``lr``. With ``out`` every epoch is saved, and ``resume=True`` goes on.
+    ``x`` is an array, a tensor, a DataFrame (with text and gaps like a table), a map-style dataset or a dataset of
+    Hugging Face; ``labels`` are numbers from 0 or names (numbered in their order, see ``outcome.classes``). They may be
+    left out where ``x`` brings them: a dataset that yields ``(x, y)``, a DataFrame with a column ``label`` (or give the
+    name of the column). ``tests`` and ``val`` are pairs ``(x, labels)``, or again datasets. ``method`` is a name with
+    ``options`` or an object; ``net`` a name, a module (copied, not changed) or a function of the number of outputs;
+    ``train`` are fields of `Plan`, such as ``epochs`` and ``lr``. ``verified`` are rows whose labels a person has
+    checked, by number or as booleans [N]: these labels are held fixed. With ``out`` every epoch is saved, and
+    ``resume=True`` goes on.
     """
     samples = _samples(x, labels, tests or {}, val, progress or Progress())
     count = num_classes or len(samples.classes) or (int(samples.labels.max()) + 1 if samples.labels.numel() else 0)
     classes = _names(samples.classes, count)
-    data = TrainSet(samples.inputs, Labels(samples.labels, count))
+    data = TrainSet(samples.inputs, Labels(samples.labels, count), held=_held(verified, len(samples.labels)))
     chosen_method = _method(method, options)
     plan = resolve_plan(train, samples.recipe)
     shape = tuple(next(iter(samples.inputs.stream([torch.tensor([0])], None))).shape[1:])
@@ -80,7 +85,7 @@ def fit(
     noise = measured(data.labels.hard, data.labels.hard, count)
     run = RunFolder(out)
     if not (resume and (run.path / "config.toml").exists()):
-        run = RunFolder.create(out, config, noise, None, classes, samples.ids)
+        run = RunFolder.create(out, config, noise, None, classes, samples.ids, held=data.held)
     write_inputs(run.path, samples.inputs)
     outcome = train_into(
         run,
@@ -117,15 +122,15 @@ def _samples(x: Any, labels: Any, tests: Mapping[str, Any], val: Any, progress: 
 
     def eval_set(name: str, given: Any) -> EvalSet:
         column = labels if isinstance(labels, str) else None
-        part, answers = _pair(*given) if isinstance(given, tuple) else _pair(given, column)
+        part, answers = _pair(*given, like=inputs) if isinstance(given, tuple) else _pair(given, column, like=inputs)
         return EvalSet(part, _labels(answers, classes, name)[0])
 
     others = {name: eval_set(name, given) for name, given in tests.items()}
     return _Samples(inputs, numbers, classes, others, eval_set("val", val) if val is not None else None)
 
 
-def _pair(x: Any, labels: Any) -> tuple[Inputs, Any]:
-    """Inputs, and the labels as they were written."""
+def _pair(x: Any, labels: Any, like: Inputs | None = None) -> tuple[Inputs, Any]:
+    """Inputs, and the labels as they were written; other sets are treated ``like`` the inputs of the training."""
     if isinstance(x, torch.utils.data.Dataset):
         if not hasattr(x, "__len__"):
             raise InputError("a dataset must give rows by number; got one that can only be walked through.")
@@ -134,7 +139,15 @@ def _pair(x: Any, labels: Any) -> tuple[Inputs, Any]:
         names = list(x.columns)
         if labels is None or isinstance(labels, str):
             labels, names = split_frame(x, labels)
+        if isinstance(like, FeatureInputs):
+            return _coded(frame_cells(x, like.coding), like), labels
+        if like is None and len(set(names)) == len(names) and not is_plain(x, names):
+            return _coded(frame_cells(x, columns=names), None), labels
         return ArrayInputs(torch.from_numpy(frame_numbers(x, names).astype(np.float32))), labels
+    if isinstance(like, FeatureInputs):
+        raise InputError(
+            f"a test set must be a DataFrame like the data, which have columns of text or gaps; got {type(x).__name__}."
+        )
     if labels is None:
         raise InputError(f"labels must be given, one per sample; got none beside x, which is {type(x).__name__}.")
     try:
@@ -143,6 +156,14 @@ def _pair(x: Any, labels: Any) -> tuple[Inputs, Any]:
         kind = type(x).__name__
         raise InputError(f"x must be an array of numbers or a torch dataset; got {kind}: {error}.") from None
     return ArrayInputs(tensor), labels
+
+
+def _coded(cells: Cells, like: FeatureInputs | None) -> FeatureInputs:
+    """Columns with text or gaps, by the rules for tables; ``like`` what was made of the training rows."""
+    coding = (like.coding if like is not None else None) or Coding.learnt(cells)
+    x = coding.apply(cells)
+    scale = like.scale if like is not None else Scale.of(x, coding.measured)
+    return FeatureInputs(scale.apply(x), scale, coding.names, coding)
 
 
 def _labels(labels: Any, classes: tuple[str, ...] | None = None, what: str = "") -> tuple[Tensor, tuple[str, ...]]:
@@ -206,6 +227,24 @@ def _hub_samples(x: Any, labels: Any, tests: Mapping[str, Any], val: Any, progre
     return _Samples(bundle.inputs, bundle.labels, bundle.classes, bundle.tests, bundle.val, bundle.recipe, ids)
 
 
+def _held(rows: Any, count: int) -> Tensor | None:
+    """Rows whose labels a person has checked, as booleans [N]."""
+    if rows is None:
+        return None
+    values = rows.cpu().numpy() if isinstance(rows, Tensor) else np.asarray(rows)
+    held = np.zeros(count, dtype=bool)
+    if values.shape == (count,) and values.dtype.kind == "b":
+        held = values
+    elif values.ndim == 1 and values.dtype.kind in "iu" and (values >= 0).all() and (values < count).all():
+        held[values] = True
+    elif values.size:
+        raise InputError(
+            f"verified must be row numbers from 0 to {count - 1}, or {count} booleans; got {str(rows)[:60]}. Labels "
+            "that a person has corrected go into labels."
+        )
+    return torch.from_numpy(held.copy()) if held.any() else None
+
+
 def _names(classes: tuple[str, ...], count: int) -> tuple[str, ...]:
     """A name for each of ``count`` classes; those that the data does not show are called by their number."""
     return classes + tuple(str(k) for k in range(len(classes), count))
@@ -216,7 +255,8 @@ def _described(outcome: Outcome, samples: _Samples, data: TrainSet, classes: tup
     outcome.classes, outcome.named = classes, bool(samples.classes)
     names = np.array(classes, dtype=np.str_) if outcome.named else np.arange(len(classes))
     ids = np.arange(len(data)) if samples.ids is None else np.array(samples.ids, dtype=np.str_)
-    outcome.label_issues_ = issues_of(outcome, data.labels.hard, len(classes)).table(names, ids)
+    issues = issues_of(outcome, data.labels.hard, len(classes), data.held)
+    outcome.label_issues_ = issues.findings.columns(ids, names)
     return outcome
 
 

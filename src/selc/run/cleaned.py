@@ -12,11 +12,14 @@ import torch
 from torch import Tensor
 
 from selc.data import Bundle
+from selc.data.parquet_file import read_parquet
 from selc.errors import ConfigError, InputError, RunFolderError
-from selc.files import write_text, write_whole
-from selc.run.decisions import Decisions, check_unique
+from selc.files import in_short
+from selc.noise.base import digest_of
+from selc.run.decisions import Decisions, check_unique, fingerprint_of
 from selc.run.findings import RELABEL, Findings
 from selc.run.folder import RunFolder
+from selc.run.tables import has_pyarrow, write_table
 
 GIVEN, RELABELLED, HUMAN, DROPPED = range(4)
 SOURCES = ("given", "relabelled", "human", "dropped")
@@ -30,6 +33,7 @@ class Cleaned(NamedTuple):
 
     labels: Tensor  # of a dropped sample it is the given one
     source: Tensor  # a place in SOURCES
+    given: Tensor  # before
 
     @property
     def rows(self) -> Tensor:
@@ -43,12 +47,17 @@ class Cleaned(NamedTuple):
 def clean(run: RunFolder, findings: Findings, decisions: Decisions | None, *, human_only: bool = False) -> Cleaned:
     """The verdicts of the reviewer; elsewhere the changes that the run is sure of (``relabel``), else the given labels.
 
-    A sample that the reviewer skipped is treated as one that was not reviewed.
+    A sample that the reviewer skipped is treated as one that was not reviewed. Verdicts and drops that the run itself
+    was started with still stand.
     """
     labels, source = findings.given.clone(), torch.full_like(findings.given, GIVEN)
     if not human_only:
         sure = findings.action == RELABEL
         labels[sure], source[sure] = findings.suggested[sure], RELABELLED
+    if run.held is not None:
+        source[run.held] = HUMAN
+    if run.rows is not None:
+        source[~torch.isin(torch.arange(len(source)), run.rows)] = DROPPED
     if decisions is not None:
         place = {sample: row for row, sample in enumerate(run.ids)}
         number = {name: label for label, name in enumerate(run.classes)}
@@ -58,12 +67,12 @@ def clean(run: RunFolder, findings: Findings, decisions: Decisions | None, *, hu
                 labels[row], source[row] = number[decision.label], HUMAN
             elif decision.verdict == "drop":
                 labels[row], source[row] = findings.given[row], DROPPED
-    return Cleaned(labels, source)
+    return Cleaned(labels, source, findings.given)
 
 
 def columns(cleaned: Cleaned, run: RunFolder) -> dict[str, list[str | None]]:
     """The table; a dropped sample has no label."""
-    names, given = run.classes, run.given.tolist()
+    names, given = run.classes, cleaned.given.tolist()
     kept = (cleaned.source != DROPPED).tolist()
     labels = [names[label] if keep else None for label, keep in zip(cleaned.labels.tolist(), kept, strict=True)]
     sources: list[str | None] = [SOURCES[source] for source in cleaned.source.tolist()]
@@ -75,11 +84,7 @@ def write_tables(cleaned: Cleaned, run: RunFolder, out: Path) -> list[Path]:
     table = columns(cleaned, run)
     kinds = new_tables(out)
     for path in kinds:
-        if path.suffix.lower() == ".csv":
-            write_text(path, _csv(table))
-        else:
-            content = _parquet(table)
-            write_whole(path, lambda p, content=content: _write(p, content))  # type: ignore[misc]
+        write_table(path, table)
     return kinds
 
 
@@ -87,8 +92,8 @@ def new_tables(out: Path) -> list[Path]:
     """The files that would be written; one that is there already is an error, so that nothing is lost."""
     kinds = [out]
     if out.suffix.lower() not in TABLES:
-        kinds = [out / f"{NAME}.csv", *([out / f"{NAME}.parquet"] if _has_pyarrow() else [])]
-    elif out.suffix.lower() != ".csv" and not _has_pyarrow():
+        kinds = [out / f"{NAME}.csv", *([out / f"{NAME}.parquet"] if has_pyarrow() else [])]
+    elif out.suffix.lower() != ".csv" and not has_pyarrow():
         raise ConfigError(f"{out} needs pyarrow to be written; got no such package. Choose a name that ends in .csv.")
     if out.is_file() and kinds != [out]:
         raise ConfigError(f"--out must be a new folder, or end in .csv or .parquet; got the file {out}.")
@@ -115,21 +120,23 @@ def cleaned_labels(path: Path | str, bundle: Bundle) -> Cleaned:
     row_of = {sample: row for row, sample in enumerate(found["sample_id"])}
     _same_samples(ids, row_of, place)
     number = {name: label for label, name in enumerate(bundle.classes)}
-    labels, source = bundle.labels.clone(), torch.zeros(len(ids), dtype=torch.long)
-    for row, sample in enumerate(ids):
+    kinds = {name: kind for kind, name in enumerate(SOURCES)}
+    labels, sources, given = [], [], []
+    for sample in ids:
         there = row_of[sample]
-        kind, name = found["source"][there], found["label"][there]
-        if kind not in SOURCES:
+        kind, name, before = found["source"][there], found["label"][there], found["given_label"][there]
+        if kind not in kinds:
             raise InputError(f"source must be one of {', '.join(SOURCES)}; got {kind!r} for {sample!r} in {place}.")
-        source[row] = SOURCES.index(kind)
-        if kind == "dropped":
-            continue
-        if name not in number:
-            raise InputError(
-                f"a label must be one of the {len(number)} classes of the data; got {name!r} for {sample!r} in {place}."
-            )
-        labels[row] = number[name]
-    return Cleaned(labels, source)
+        for label in (before,) if kind == "dropped" else (before, name):
+            if label not in number:
+                raise InputError(
+                    f"a label must be one of the {len(number)} classes of the data; got {label!r} for {sample!r} in "
+                    f"{place}."
+                )
+        sources.append(kinds[kind])
+        given.append(number[before])
+        labels.append(given[-1] if kind == "dropped" else number[name])
+    return Cleaned(_numbers(labels), _numbers(sources), _numbers(given))
 
 
 def cleaned_table(path: Path) -> Path | None:
@@ -150,23 +157,27 @@ class Verified(NamedTuple):
     dropped: Tensor
 
 
-def verified_rows(path: Path | str, data: Bundle | RunFolder, given: Tensor | None = None) -> Verified:
+def verified_rows(path: Path | str, data: Bundle | RunFolder, *about: Tensor) -> Verified:
     """The verdicts in a decisions.json, as rows of ``data``: of a run (the very one), or of a dataset, by sample id.
 
-    ``given`` are the labels that the review was about, where these are known: verdicts about others are refused.
+    ``about`` are labels [N] that the review may have been about, where these are known: verdicts on others are refused.
     """
     decisions = Decisions.read(path)
     ids = ids_of(data) if isinstance(data, Bundle) else data.ids
     check_unique(ids, "the data" if isinstance(data, Bundle) else str(data.path))
     if isinstance(data, RunFolder):
         decisions.of_run(data)
-    elif data.ids is None and decisions.samples != len(ids):
+    elif ids == [str(row) for row in range(len(ids))] and (
+        decisions.samples != len(ids)
+        or (about and decisions.run not in [fingerprint_of(digest_of(y), data.digest, data.classes) for y in about])
+    ):
         raise InputError(
-            f"samples without names are known by their place, so the data must be those of the review; got {path} on "
-            f"{decisions.samples} samples, and the data have {len(ids)}."
+            f"samples without names are known by their place, so verdicts must come from a review of the very same "
+            f"labels and data; got {path}, which is about {decisions.samples} samples of another run, and the data "
+            f"have {len(ids)}. Give the labels that were reviewed (--labels, --noise), or the samples ids."
         )
     names = data.classes
-    decisions.check(ids, names, None if given is None else [names[label] for label in given.tolist()])
+    decisions.check(ids, names, *([names[label] for label in labels.tolist()] for labels in about))
     place = {sample: row for row, sample in enumerate(ids)}
     number = {name: label for label, name in enumerate(names)}
     made = sorted((place[d.sample_id], d) for d in decisions.made.values())
@@ -206,7 +217,7 @@ def _read_csv(path: Path) -> dict[str, list[Any]]:
     try:
         rows = list(csv.reader(io.StringIO(path.read_bytes().decode("utf-8-sig"), newline=""), strict=True))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path} must be a readable CSV table in UTF-8; got: {error}.") from None
+        raise InputError(f"{path} must be a readable CSV table in UTF-8; got: {in_short(error)}.") from None
     if not rows:
         raise InputError(f"{path} must have the columns {', '.join(COLUMNS)}; got an empty file.")
     head, *body = rows
@@ -217,44 +228,6 @@ def _read_csv(path: Path) -> dict[str, list[Any]]:
 
 
 def _read_parquet(path: Path) -> dict[str, list[Any]]:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise InputError(f"{path} needs pyarrow to be read; got no such package. Use {NAME}.csv.") from None
-    try:
-        return dict(pq.read_table(path).to_pydict())
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{path} must be a readable Parquet table; got: {error}.") from None
-
-
-def _csv(table: dict[str, list[str | None]]) -> str:
-    text = io.StringIO()
-    rows = list(zip(*table.values(), strict=True))
-    # Python 3.11 leaves a lone carriage return unquoted, and then does not read it back.
-    odd = any(cell is not None and "\r" in cell for row in rows for cell in row)
-    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL if odd else csv.QUOTE_MINIMAL)
-    writer.writerow(table)
-    writer.writerows(rows)
-    return text.getvalue()
-
-
-def _parquet(table: dict[str, list[str | None]]) -> bytes:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table({name: pa.array(column, pa.string()) for name, column in table.items()}), sink)
-    return bytes(sink.getvalue())
-
-
-def _has_pyarrow() -> bool:
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
+    if not has_pyarrow():
+        raise InputError(f"{path} needs pyarrow to be read; got no such package. Use {NAME}.csv.")
+    return dict(read_parquet(path, what="a readable Parquet table").to_pydict())

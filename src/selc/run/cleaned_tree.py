@@ -77,6 +77,9 @@ def _originals(run: RunFolder) -> tuple[Path, list[str]]:
 def _targets(names: Sequence[str], cleaned: Cleaned, classes: Sequence[str]) -> list[str | None]:
     """Where each image goes: what keeps its class keeps its name, what comes in and meets its like is renamed."""
     folder = {shown(name.split("/", 1)[0]): name.split("/", 1)[0] for name in names}  # the class as it is on the disk
+    for name in classes:
+        if name not in folder and (name in ("", ".", "..") or any(letter in name for letter in "/\\\0")):
+            raise InputError(f"the name of a class must be that of a folder; got {name!r}, which leads elsewhere.")
     labels = [folder.get(classes[label], classes[label]) for label in cleaned.labels.tolist()]
     left = [source != DROPPED for source in cleaned.source.tolist()]
     result: list[str | None] = [None] * len(names)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import tomli_w
 import torch
@@ -14,9 +15,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from selc.data import DATASETS, RECIPES, Recipe
 from selc.errors import ConfigError, unknown
-from selc.files import read_toml, write_text
+from selc.files import in_short, read_toml, write_text
 from selc.methods import METHODS
 from selc.nets import NETS
+from selc.nets.own import is_path
 from selc.noise import NOISES
 from selc.registry import Registry
 from selc.train import Plan
@@ -36,11 +38,12 @@ class Choice(BaseModel):
 
 
 class LabelSource(BaseModel):
-    """Where the labels come from: the data (no path), or the run at ``path``, hard or soft."""
+    """Where the labels come from: the data (no path), or the run at ``path``, hard or soft; and verdicts on them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     path: str = ""
     kind: Literal["hard", "soft"] = "hard"
+    verified: str = ""  # a decisions.json, whose labels are held fixed
 
 
 class Config(BaseModel):
@@ -80,7 +83,9 @@ class Config(BaseModel):
             )
         if settings:
             raise unknown("a section of the configuration", next(iter(settings)), resolved)
-        return cls.model_validate(resolved)
+        config = _validated(cls, resolved, "the configuration")
+        _check_finite(config.model_dump(), "a setting")
+        return config
 
     @classmethod
     def load(cls, path: Path) -> Config:
@@ -90,8 +95,25 @@ class Config(BaseModel):
             ARRAYS,
             {"name": ARRAYS},
         ):  # it may name a method and a network that only the caller has
-            return cls.model_validate(settings)
+            config = _validated(cls, settings, str(path))
+            _check_finite(config.model_dump(), f"a setting in {path}")
+            return config
+        net = settings.get("net")
+        if isinstance(net, dict) and isinstance(net.get("name"), str) and is_path(net["name"]):
+            # A file is not the user: nothing that it names is imported before somebody asks for it.
+            _check_finite(net, "a setting")
+            config = cls.resolve({**settings, "net": {}})
+            return config.model_copy(update={"net": _validated(Choice, net, f"[net] of {path}")})
         return cls.resolve(settings)
+
+    def check_trusted(self, folder: Path, trust: bool) -> None:
+        """Refuse to build a network whose code somebody else may have chosen; ``trust`` is the word of the user."""
+        if is_path(self.net.name) and not trust:
+            raise ConfigError(
+                f"{folder} is a run of the network {self.net.name}, and to build it that module is imported, which "
+                "runs its code; got no --trust (trust=True). Give it if you know where the folder and the module "
+                "come from."
+            )
 
     def save(self, path: Path) -> None:
         write_text(path, tomli_w.dumps(self.model_dump(mode="json")))
@@ -101,28 +123,71 @@ class Config(BaseModel):
         content = self.model_dump(mode="json")
         for free in ("device", "compile", "threads"):
             del content["train"][free]
+        if not content["labels"]["verified"]:
+            del content["labels"]["verified"]  # runs from before there were verdicts can be gone on with
         text = json.dumps([content, labels_digest], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _labels(given: Mapping[str, Any]) -> LabelSource:
+M = TypeVar("M", bound=BaseModel)
+
+
+def _validated(kind: type[M], settings: Mapping[str, Any], what: str) -> M:
+    try:
+        return kind.model_validate(settings)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "it"
+        raise ConfigError(f"{what} is not valid: {where}: {in_short(ValueError(first['msg']))}.") from None
+
+
+def _table(given: Any, section: str) -> dict[str, Any]:
+    """A section with its settings by name."""
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"[{section}] must be a table of settings by name; got {shown(given)}.")
+    return dict(given)
+
+
+def _check_finite(value: Any, where: str) -> None:
+    """Refuse what is no number: it could not be stored and loaded again."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{where} must be a finite number; got {value}.")
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _check_finite(item, str(key))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _check_finite(item, where)
+
+
+def shown(value: Any) -> str:
+    """A value of a file for a sentence; a long one is cut."""
+    text = repr(value)
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
+def _labels(given: Any) -> LabelSource:
+    given = _table(given, "labels")
     for key in given:
         if key not in LabelSource.model_fields:
             raise unknown("a setting of [labels]", key, LabelSource.model_fields)
     try:
         return LabelSource.model_validate(given)
     except ValidationError as error:
-        raise ConfigError(f"[labels] is not valid: {error.errors()[0]['msg']}; got {dict(given)!r}.") from None
+        raise ConfigError(f"[labels] is not valid: {error.errors()[0]['msg']}; got {shown(given)}.") from None
 
 
-def _choice(registry: Registry[Any], given: Mapping[str, Any], default: str) -> dict[str, Any]:
-    options = dict(given)
+def _choice(registry: Registry[Any], given: Any, default: str) -> dict[str, Any]:
+    options = _table(given, registry.what)
     name = options.pop("name", default)
+    if not isinstance(name, str):
+        raise ConfigError(f"the name in [{registry.what}] must be a text; got {shown(name)}.")
     return {"name": name, **registry.checked(name, {**registry.defaults(name), **options})}
 
 
-def resolve_plan(given: Mapping[str, Any], recipe: Recipe) -> Plan:
+def resolve_plan(given: Any, recipe: Recipe) -> Plan:
     """The plan with every setting spelled out, or an error that says which one is wrong."""
+    given = _table(given, "train")
     for key in given:
         if key not in Plan.model_fields:
             raise unknown("a setting of [train]", key, Plan.model_fields)
@@ -137,7 +202,7 @@ def resolve_plan(given: Mapping[str, Any], recipe: Recipe) -> Plan:
             raise own from None
         where = ".".join(map(str, first["loc"]))
         what = first["msg"].replace("Input should be", "must be")
-        raise ConfigError(f"{where} {what}; got {first['input']!r}.") from None
+        raise ConfigError(f"{where} {what}; got {shown(first['input'])}.") from None
     if "shards" in given:
         return plan
     # A shard gives a batch several rows, so that mixup finds a partner.

@@ -82,8 +82,8 @@ class Decisions:
         self.check(run.ids, names, [names[label] for label in run.given.tolist()])
         return self
 
-    def check(self, ids: Sequence[str], classes: Sequence[str], given: Sequence[str] | None = None) -> None:
-        """Refuse samples, classes or (where they are known) given labels that the data do not have."""
+    def check(self, ids: Sequence[str], classes: Sequence[str], *given: Sequence[str]) -> None:
+        """Refuse samples, classes or labels (where these are known, by one of several labellings) that do not fit."""
         place = {sample: row for row, sample in enumerate(ids)}
         known = set(classes)
         for decision in self.made.values():
@@ -98,18 +98,21 @@ class Decisions:
                     f"a label must be one of the {len(known)} classes of the data; got {decision.label!r} for "
                     f"{decision.sample_id!r} in {self.path}."
                 )
-            if given is not None and decision.given != given[row]:
+            if given and all(decision.given != labels[row] for labels in given):
                 raise InputError(
                     f"decisions must be about the labels of the data; got {self.path}, where the given label of "
-                    f"{decision.sample_id!r} is {decision.given!r}, and in the data it is {given[row]!r}."
+                    f"{decision.sample_id!r} is {decision.given!r}, and in the data it is {given[0][row]!r}."
                 )
 
 
 def fingerprint(run: RunFolder) -> str:
     """What decisions are about: these labels of these samples, under these names of classes."""
     about = read_json(run.path / "noise.json")
-    text = json.dumps([about["sha256"], about.get("data_sha256", ""), list(run.classes)])
-    return hashlib.sha256(text.encode()).hexdigest()
+    return fingerprint_of(about["sha256"], about.get("data_sha256", ""), run.classes)
+
+
+def fingerprint_of(labels_digest: str, data_digest: str, classes: Sequence[str]) -> str:
+    return hashlib.sha256(json.dumps([labels_digest, data_digest, list(classes)]).encode()).hexdigest()
 
 
 def check_unique(ids: Sequence[str], where: str) -> None:

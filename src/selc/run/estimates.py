@@ -37,6 +37,8 @@ def estimates(turn: Turn, outcome: Outcome, given: Tensor, num_classes: int) -> 
 def warnings_of(found: dict[str, Any]) -> Sequence[str]:
     """What the user should doubt."""
     turn = Turn(**found["turning_point"])
+    if "unlearnt" in found:
+        return []
     doubts = []
     if turn.start is not None and turn.dispute_half > MAJORITY:
         doubts.append(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,11 +42,15 @@ class Findings:
         """Samples to act on whose suggestion is another label than the given one."""
         return (self.action != KEEP) & (self.suggested != self.given)
 
-    def columns(self, ids: Sequence[str], classes: Sequence[str]) -> dict[str, Any]:
-        """The table by the names that users expect; labels are names of classes."""
-        names = np.array(classes, dtype=np.str_)
+    def all_kept(self) -> Findings:
+        """The same, where the network cannot judge: nothing is to be done about any label."""
+        return replace(self, action=torch.full_like(self.action, KEEP))
+
+    def columns(self, ids: Sequence[Any], classes: Sequence[Any]) -> dict[str, Any]:
+        """The table by the names that users expect; ids and labels are of the kind that they are given as."""
+        names = np.asarray(classes)
         return {
-            "sample_id": np.array(ids, dtype=np.str_),
+            "sample_id": np.asarray(ids),
             "is_label_issue": self.is_issue.numpy(),
             "label_quality": self.quality.double().numpy().round(6),
             "given_label": names[self.given.numpy()],
@@ -84,13 +86,15 @@ def find(
     corrected: Tensor,
     turn: Turn | None = None,
     noise: tuple[float, float, float] | None = None,
+    settled: Tensor | None = None,
 ) -> Findings:
     """What to do with each sample. ``noise`` is the share of wrong labels: estimate, low, high.
 
     A change that the run trusts is ``relabel`` for the samples with the worst labels of each class, as many as are
     wrong by the lower half of the estimate's interval. As many as may be wrong by its upper end are at least
     ``review``, and so is every change that was not made. Each class has its part by the share of its labels that the
-    run disbelieves, so that a rare class is not judged by the frequent ones.
+    run disbelieves, so that a rare class is not judged by the frequent ones. What a person has ``settled`` [N], by a
+    verdict on the label or by dropping the sample, is kept.
     """
     confidence, suggested = target.max(dim=1)
     quality = label_quality(losses, target, given, turn)
@@ -107,6 +111,8 @@ def find(
     relabel = (corrected != given) & (place < sure)
     review = (place < doubtful) | disputed | (corrected != given)
     action = torch.where(relabel, RELABEL, torch.where(review, REVIEW, KEEP))
+    if settled is not None:
+        action, quality = action.masked_fill(settled, KEEP), quality.masked_fill(settled, 1.0)
     return Findings(given, probs.argmax(1), suggested, confidence, quality, action)
 
 
@@ -120,23 +126,3 @@ def _place_in_class(quality: Tensor, given: Tensor) -> Tensor:
     place = torch.empty(len(given), dtype=torch.float64)
     place[by_class] = (rank.double() + 0.5) / sizes[label]
     return place
-
-
-def as_csv(columns: dict[str, Any]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
-    return text.getvalue()
-
-
-def as_parquet(columns: dict[str, Any]) -> bytes | None:
-    """The table as Parquet; None without pyarrow."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        return None
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table({name: pa.array(column.tolist()) for name, column in columns.items()}), sink)
-    return bytes(sink.getvalue())

@@ -18,8 +18,6 @@ summary.json            the results; it is written last and says that the run is
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import platform
@@ -38,10 +36,11 @@ import selc
 from selc.core.store import Store
 from selc.core.turning import Turn
 from selc.errors import RunFolderError
-from selc.files import read_json, read_tensors, write_bytes, write_json, write_tensors, write_text, write_whole
+from selc.files import read_json, read_tensors, write_json, write_tensors, write_text, write_whole
 from selc.noise import Noise
 from selc.run.config import Config
-from selc.run.findings import Findings, as_csv, as_parquet, find
+from selc.run.findings import Findings, find
+from selc.run.tables import as_csv, has_pyarrow, write_table
 from selc.types import Outcome, Pass
 
 # What a run that was killed before it began may have left.
@@ -67,6 +66,7 @@ class RunFolder:
         digest: str = "",
         target: Tensor | None = None,
         rows: Tensor | None = None,
+        held: Tensor | None = None,
     ) -> RunFolder:
         """Write what is known before the first batch. A folder that holds anything else is left alone."""
         run = cls(path)
@@ -81,6 +81,8 @@ class RunFolder:
             arrays["true"] = true.numpy()
         if rows is not None:
             arrays["rows"] = rows.numpy()
+        if held is not None:
+            arrays["held"] = held.numpy()
         if ids is not None:
             arrays["ids"] = np.array(ids, dtype=np.str_)
         write_whole(run.path / "noise.npz", lambda p: _save_npz(p, arrays))
@@ -128,6 +130,23 @@ class RunFolder:
         """The rows to train on, where some were dropped by a person."""
         rows = self._noise().get("rows")
         return None if rows is None else torch.from_numpy(rows)
+
+    @property
+    def held(self) -> Tensor | None:
+        """Which labels a person has decided on, [N] booleans; None: nobody has."""
+        held = self._noise().get("held")
+        return None if held is None else torch.from_numpy(held)
+
+    @property
+    def settled(self) -> Tensor | None:
+        """Samples that a person has judged before the run, [N] booleans: the label decided on, or dropped."""
+        held, rows = self.held, self.rows
+        if held is None and rows is None:
+            return None
+        result = torch.full((len(self.given),), rows is not None)
+        if rows is not None:
+            result[rows] = False
+        return result if held is None else result | held
 
     @property
     def ids(self) -> list[str]:
@@ -224,9 +243,9 @@ class RunFolder:
 
     def write_findings(self, findings: Findings) -> None:
         columns = findings.columns(self.ids, self.classes)
-        write_text(self.path / "label_issues.csv", as_csv(columns))
-        if (parquet := as_parquet(columns)) is not None:
-            write_bytes(self.path / "label_issues.parquet", parquet)
+        write_table(self.path / "label_issues.csv", columns)
+        if has_pyarrow():
+            write_table(self.path / "label_issues.parquet", columns)
 
     def findings(self) -> Findings:
         """The rows of label_issues.csv, of the finished run, worked out from what the folder holds."""
@@ -235,7 +254,9 @@ class RunFolder:
         rate = summary.get("noise_rate")
         noise = None if rate is None else (rate["estimate"], rate["low"], rate["high"])
         losses = self.records().losses
-        return find(losses, tables["target"], tables["probs"], self.given, tables["corrected"], turn, noise)
+        labels = (self.given, tables["corrected"])
+        made = find(losses, tables["target"], tables["probs"], *labels, turn, noise, self.settled)
+        return made.all_kept() if "unlearnt" in summary else made
 
     def _check_finished(self) -> None:
         if not self.finished:
@@ -254,13 +275,15 @@ class RunFolder:
 def labels_csv(ids: Sequence[str], given: Tensor, corrected: Tensor, target: Tensor, classes: Sequence[str]) -> str:
     """One row per sample, in the order of the data; ``confidence`` is the soft target of the believed label."""
     confidence, believed = target.max(dim=1)
-    names = list(classes)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["sample_id", "given_label", "corrected_label", "believed_label", "confidence"])
-    rows = zip(ids, given.tolist(), corrected.tolist(), believed.tolist(), confidence.tolist(), strict=True)
-    writer.writerows((i, names[g], names[c], names[b], f"{s:.4f}") for i, g, c, b, s in rows)
-    return text.getvalue()
+    names = np.array(classes, dtype=np.str_)
+    labels = {"given_label": given, "corrected_label": corrected, "believed_label": believed}
+    return as_csv(
+        {
+            "sample_id": ids,
+            **{column: names[numbers.numpy()] for column, numbers in labels.items()},
+            "confidence": [f"{share:.4f}" for share in confidence.tolist()],
+        }
+    )
 
 
 def environment() -> dict[str, Any]:

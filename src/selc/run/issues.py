@@ -1,20 +1,17 @@
-"""What a training in memory says about the labels, by the names that users of scikit-learn expect."""
+"""What a training says about its labels at its end: the findings, and the estimates behind them."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 from torch import Tensor
 
 from selc.core.turning import Turn, noise_rate
-from selc.methods.watch import found
 from selc.noise.base import measured
-from selc.run.findings import ACTIONS, Findings, find
+from selc.run.findings import Findings, find
+from selc.run.maturity import judging
 from selc.types import Outcome
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
@@ -24,32 +21,22 @@ class Issues:
     findings: Findings
     corrected: Tensor  # [N]
     turning_point: Turn | None  # None: the method did not look for one
-    noise_rate: float  # share of wrong labels: by the turning point, else the share of corrected labels
+    noise_rate: float  # share of wrong labels: by the turning point, else the share of corrected labels; NaN: no idea
     transition_matrix: Tensor  # [C, C] P(given = column | corrected = row); rows sum to one
-
-    def table(self, classes: Array, ids: Array) -> dict[str, Array]:
-        """One row per sample, as columns; labels are of the kind that ``classes`` [C] are."""
-        found = self.findings
-        return {
-            "sample_id": ids,
-            "is_label_issue": found.is_issue.numpy(),
-            "label_quality": found.quality.double().numpy(),
-            "given_label": classes[found.given.numpy()],
-            "predicted_label": classes[found.predicted.numpy()],
-            "suggested_label": classes[found.suggested.numpy()],
-            "suggested_confidence": found.confidence.double().numpy(),
-            "action": np.array(ACTIONS)[found.action.numpy()],
-        }
+    unlearnt: str | None  # why the network cannot judge labels; then all of them are kept
 
 
-def issues_of(outcome: Outcome, given: Tensor, num_classes: int) -> Issues:
-    """What to do with each sample, by what the training knows at its end; ``given`` are its labels [N]."""
-    given = given.cpu()
-    turn = found(outcome.history)
+def issues_of(outcome: Outcome, given: Tensor, num_classes: int, settled: Tensor | None = None) -> Issues:
+    """What to do with each sample. ``given`` are its labels [N], ``settled`` [N] those that a person has judged."""
+    outcome, reason = judging(outcome, given, num_classes)
+    given, turn = given.cpu(), outcome.turning_point
     rate = None if turn is None else noise_rate(turn, len(given))
     corrected = outcome.corrected_labels.cpu()
     target, probs = outcome.target.full().cpu(), outcome.probs.full().cpu()
-    findings = find(outcome.losses.cpu(), target, probs, given, corrected, turn, rate)
+    losses = outcome.losses if outcome.recorded is None else outcome.recorded.losses
+    findings = find(losses.cpu(), target, probs, given, corrected, turn, rate, settled)
+    if reason is not None:
+        findings, rate = findings.all_kept(), (math.nan, 0.0, 1.0)
     share = float((corrected != given).double().mean())
     matrix = measured(corrected, given, num_classes).matrix
-    return Issues(findings, corrected, turn, share if rate is None else rate[0], matrix)
+    return Issues(findings, corrected, turn, share if rate is None else rate[0], matrix, reason)

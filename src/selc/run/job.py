@@ -10,22 +10,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from selc.core.turning import noise_rate
 from selc.data import DATASETS, Bundle
 from selc.errors import RunFolderError
 from selc.files import write_json
 from selc.methods import Method
 from selc.methods import create as create_method
-from selc.methods.watch import found
 from selc.nets import create as create_net
 from selc.noise import draw_noise
 from selc.noise.base import digest_of, measured
 from selc.run.config import ARRAYS, Config
 from selc.run.estimates import estimates
-from selc.run.findings import ACTIONS, Findings, find
+from selc.run.findings import ACTIONS
 from selc.run.folder import RunFolder
 from selc.run.inputs import write_inputs
-from selc.run.labels import corrected_by
+from selc.run.issues import issues_of
+from selc.run.labels import Start, corrected_by, with_verdicts
 from selc.run.teacher import supply_for
 from selc.train import Plan, Progress, Trainer
 from selc.types import EvalSet, Labels, Outcome, TrainSet, accuracies
@@ -45,15 +44,20 @@ def execute(
     for note in bundle.notes:
         (progress or Progress()).notice(note)
     C = len(bundle.classes)
-    target = rows = None
     if config.labels.path:
-        corrected = corrected_by(config.labels, bundle)
-        noise, target, rows = measured(bundle.labels, corrected.labels, C), corrected.target, corrected.rows
+        start = corrected_by(config.labels, bundle)
+        noise = measured(bundle.labels, start.labels, C)
     else:
-        supply = supply_for(bundle, job.net, config.train, progress)
+        epochs = config.noise.options.get("teacher_epochs", 0)
+        supply = supply_for(bundle, job.net, config.train, progress, epochs)
         noise = draw_noise(config.noise.name, bundle.labels, C, seed, config.noise.options, supply=supply)
+        start = Start(noise.labels)
+    if config.labels.verified:
+        start = with_verdicts(start, config.labels.verified, bundle)
+        noise = measured(bundle.labels, start.labels, C)._replace(facts=noise.facts)
     job.check(noise.labels)
-    run = RunFolder.create(out, config, noise, bundle.true, bundle.classes, bundle.ids, bundle.digest, target, rows)
+    known = (bundle.true, bundle.classes, bundle.ids, bundle.digest)
+    run = RunFolder.create(out, config, noise, *known, start.target, start.rows, start.held)
     if bundle.notes or bundle.skipped:
         write_json(run.path / "data.json", {"notes": list(bundle.notes), "skipped": [list(s) for s in bundle.skipped]})
     write_inputs(run.path, bundle.inputs)
@@ -100,7 +104,7 @@ class _Job:
         run.check_data(self.bundle.digest, len(self.bundle.labels))
         soft = run.given_targets()
         labels = Labels(run.given if soft is None else soft, len(self.bundle.classes))
-        data = TrainSet(self.bundle.inputs, labels, run.rows)
+        data = TrainSet(self.bundle.inputs, labels, run.rows, run.held)
         fingerprint = self.config.fingerprint(digest_of(labels.hard))
         tests = self.bundle.tests
         train_into(
@@ -133,14 +137,17 @@ def train_into(
     trainer = Trainer(plan, net, tests=tests, val=val, folder=run.path, fingerprint=fingerprint, progress=watched)
     outcome = trainer.fit(method, data)
     if not run.finished:
-        summary = summarise(run, outcome, plan, time.perf_counter() - began)
-        findings = findings_of(run, outcome)
-        summary["actions"] = dict(zip(ACTIONS, torch.bincount(findings.action, minlength=3).tolist(), strict=True))
-        run.write_results(outcome, summary, findings)
+        issues = issues_of(outcome, run.given, len(run.classes), run.settled)
+        summary = summarise(run, outcome, plan, time.perf_counter() - began, issues.unlearnt)
+        actions = torch.bincount(issues.findings.action, minlength=3).tolist()
+        summary["actions"] = dict(zip(ACTIONS, actions, strict=True))
+        run.write_results(outcome, summary, issues.findings)
     return outcome
 
 
-def summarise(run: RunFolder, outcome: Outcome, plan: Plan, seconds: float) -> dict[str, Any]:
+def summarise(
+    run: RunFolder, outcome: Outcome, plan: Plan, seconds: float, unlearnt: str | None = None
+) -> dict[str, Any]:
     """The results, with how they came about."""
     last = outcome.history[-1]
     corrected = outcome.corrected_labels.cpu()
@@ -157,21 +164,15 @@ def summarise(run: RunFolder, outcome: Outcome, plan: Plan, seconds: float) -> d
         "seconds_this_session": round(seconds, 3),
         "seconds_training": round(sum(e["seconds"] for e in run.history()), 3),
     }
-    turn = found(run.history())
-    if turn is not None:
-        summary |= estimates(turn, outcome, given, len(run.classes))
+    if outcome.turning_point is not None:
+        summary |= estimates(outcome.turning_point, outcome, given, len(run.classes))
+    if unlearnt is not None:
+        summary["unlearnt"] = unlearnt
+        summary.pop("noise_rate", None)  # what is in dispute says nothing then
     if true is not None:
         summary["right_before"] = float((given == true).float().mean())
         summary["right_after"] = float((corrected == true).float().mean())
     return summary
-
-
-def findings_of(run: RunFolder, outcome: Outcome) -> Findings:
-    """What to do with each sample, by what the run knows at its end."""
-    turn = found(run.history())
-    noise = None if turn is None else noise_rate(turn, len(run.given))
-    target, probs = outcome.target.full().cpu(), outcome.probs.full().cpu()
-    return find(outcome.losses, target, probs, run.given, outcome.corrected_labels.cpu(), turn, noise)
 
 
 class _Watched(Progress):

@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -19,10 +18,11 @@ from selc.data.features import Scale, gaps
 from selc.data.image_set import Items
 from selc.data.npz import channel_order
 from selc.data.own import TABLES, existing
-from selc.data.paths import is_image
+from selc.data.paths import Inside, is_image
 from selc.data.table_columns import IDS, Table, existing_column, image_column, known_column
 from selc.data.tables import open_table, table_files
 from selc.errors import InputError
+from selc.files import in_short, read_arrays
 from selc.types import Inputs
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -118,11 +118,14 @@ def _of_image_table(state: Mapping[str, Any], table: Table, ids: Ids, path_colum
 def _images_below(root: Path) -> list[str]:
     """The images in a folder and its sub-folders, by name; links to folders are not followed."""
     names = []
+    inside = Inside(root)
     for folder, inner, files in os.walk(root):
         inner[:] = [name for name in inner if not name.startswith(".")]
         names += [os.path.relpath(os.path.join(folder, name), root) for name in files if _wanted(name)]
     if not names:
         raise InputError(f"{root} must hold images; got none by their names.")
+    for name in names:
+        inside.locate(name, "in it")
     return sorted(name.replace(os.sep, "/") for name in names)
 
 
@@ -159,7 +162,7 @@ def _of_arrays(state: Mapping[str, Any], path: Path) -> Samples:
     x = arrays["x"]
     if x.dtype.kind not in "fiub" or x.ndim < 2 or len(x) == 0:
         raise InputError(f"x must be a non-empty array [N, ...] of numbers; got {list(x.shape)} of type {x.dtype}.")
-    ids = [str(i) for i in arrays["ids"].tolist()] if "ids" in arrays else _numbered(len(x))
+    ids = [str(i) for i in np.atleast_1d(arrays["ids"]).tolist()] if "ids" in arrays else _numbered(len(x))
     if len(ids) != len(x):
         raise InputError(f"ids must have one value for each of the {len(x)} rows of x; got {len(ids)}.")
     if state["kind"] == "images":
@@ -189,8 +192,8 @@ def _pixels(x: Array, state: Mapping[str, Any]) -> torch.Tensor:
 
 def _read_arrays(path: Path) -> dict[str, Array]:
     try:
-        with open(path, "rb") as file:
-            loaded = np.load(file, allow_pickle=False)
-            return dict(loaded.items()) if hasattr(loaded, "items") else {"x": loaded}
-    except (OSError, ValueError, BadZipFile, EOFError) as error:
-        raise InputError(f"{path} must be an .npz file with arrays of numbers and text; got: {error}.") from None
+        return {name or "x": array for name, array in read_arrays(path).items()}
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{path} must be an .npz file with arrays of numbers and text; got: {in_short(error)}."
+        ) from None

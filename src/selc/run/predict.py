@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from selc.core.loss import log_softmax
-from selc.errors import ConfigError, InputError, RunFolderError
-from selc.files import read_tensors, write_text, write_whole
+from selc.errors import InputError, RunFolderError
+from selc.files import read_tensors
 from selc.methods import METHODS, Method
 from selc.methods import create as create_method
 from selc.methods.ce import CE
@@ -21,11 +21,11 @@ from selc.methods.co_teaching import mean_of_two
 from selc.nets import NETS
 from selc.nets import create as create_net
 from selc.run.config import ARRAYS
-from selc.run.findings import as_csv, as_parquet
 from selc.run.folder import RunFolder
 from selc.run.inputs import state_of, stored_inputs
 from selc.run.job import load
 from selc.run.new_data import Ids, new_samples
+from selc.run.tables import write_table
 from selc.train import Plan
 from selc.train.evaluate import Evaluator
 from selc.types import Inputs
@@ -56,15 +56,7 @@ class Predictions:
 
     def write(self, path: Path) -> None:
         """As CSV, or as Parquet if the file is called so."""
-        if path.suffix.lower() not in (".parquet", ".pq"):
-            write_text(path, as_csv(self.columns()))
-            return
-        data = as_parquet(self.columns())
-        if data is None:
-            raise ConfigError(
-                "a Parquet file needs pyarrow; got no such package. Write .csv, or install selc[parquet]."
-            )
-        write_whole(path, lambda p: _write(p, data))
+        write_table(path, self.columns())
 
 
 def predict(
@@ -160,7 +152,3 @@ def class_log_probs(method: Method, outputs: Tensor, num_classes: int) -> Tensor
         if log_p.dim() == 2 and log_p.shape[1] == num_classes:
             return log_p
     raise RunFolderError(f"the network must have {num_classes} outputs; got outputs of shape {list(outputs.shape)}.")
-
-
-def _write(path: Path, data: bytes) -> None:
-    path.write_bytes(data)

@@ -65,11 +65,14 @@ def raw_inputs(bundle: Bundle) -> Tensor:
     return torch.cat([x.flatten(1).cpu() for x in stream])
 
 
-def supply_for(bundle: Bundle, net: Net, plan: Plan, progress: Progress | None = None) -> Supply:
+def supply_for(bundle: Bundle, net: Net, plan: Plan, progress: Progress | None = None, epochs: int = 0) -> Supply:
     """What `draw_noise` may ask for, made when it is asked for and at most once.
 
-    The teacher learns the labels on which the noise is drawn, in networks that ``net`` makes, by ``plan``.
+    The teacher learns the labels on which the noise is drawn, in networks that ``net`` makes, by ``plan``, for
+    ``epochs`` where they are given.
     """
+    if epochs > 0:
+        plan = plan.model_copy(update={"epochs": epochs})
 
     def taught(teach: Callable[[TrainSet, Net, Plan, Progress | None], Tensor]) -> Callable[[], Tensor]:
         def make() -> Tensor:

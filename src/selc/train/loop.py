@@ -22,9 +22,21 @@ from selc.train.plan import Plan
 from selc.train.progress import Progress
 from selc.train.record import Record
 from selc.train.snapshots import Snapshots
-from selc.types import Batch, EvalSet, Outcome, Pass, Seen, TrainSet
+from selc.types import Batch, EvalSet, Outcome, Pass, Seen, Step, TrainSet
 
 Stop = Callable[[list[dict[str, Any]], Seen, int], bool]  # (history, its last epoch, epochs of the plan) -> stop?
+
+
+def as_verified(method: Method, step: Step, batch: Batch, held: Tensor) -> Tensor:
+    """The loss of a step, with cross entropy for labels that a person has verified: no method need doubt them.
+
+    A loss of the whole batch, and one of mixed inputs, has no part that belongs to a sample; such a method sees the
+    verified labels as those that are given, and that is all.
+    """
+    if step.loss.dim() == 0 or step.outputs is None or not step.outputs.requires_grad:
+        return step.loss
+    plain = -(batch.target * method.log_probs(step.outputs)).sum(dim=1)
+    return torch.where(held.index_select(0, batch.index), plain, step.loss)
 
 
 @dataclass(frozen=True)
@@ -127,7 +139,7 @@ class Stage:
                     step = method.step(forward, batch)
                 if step.outputs is not None:
                     record.note(method, step.outputs, batch.target, index)
-                loss = step.loss.mean()
+                loss = (step.loss if data.held is None else as_verified(method, step, batch, data.held)).mean()
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
                 if plan.clip_norm:
@@ -150,7 +162,7 @@ class Stage:
                 for outputs, index in evaluator.outputs(data.inputs, data.rows):
                     record.note(method, outputs, data.labels.read(index), index)
             seconds = time.perf_counter() - began
-            believed = method.belief(sweep).argmax() if method.keeps_belief else None
+            believed = data.settled(method.belief(sweep)).argmax() if method.keeps_belief else None
             kept = record.end(method, epoch, believed)
             entry: dict[str, Any] = {
                 "stage": self.number,
@@ -172,9 +184,8 @@ class Stage:
         if plan.pick == "best-val" and best is not None:
             model.load_state_dict(unpack("best", best[1]))
             sweep.forget()
-        outcome = Outcome(
-            model, method.belief(sweep), sweep(), *record.read(range(first, first + len(history))), history, self.number
-        )
+        kept_epochs = record.read(range(first, first + len(history)))
+        outcome = Outcome(model, data.settled(method.belief(sweep)), sweep(), *kept_epochs, history, self.number)
         return outcome if self.begin is None else self.begin.joined(outcome)
 
     def seen(self, kept: Pass) -> Seen:

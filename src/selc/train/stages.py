@@ -12,15 +12,17 @@ from torch import Tensor, nn
 
 from selc.core.seeding import generator, seed_of
 from selc.core.store import Store
+from selc.core.turning import Turn
 from selc.errors import ConfigError
 from selc.methods.base import Method, Net
+from selc.methods.watch import found
 from selc.train.checkpoint import Checkpoint, pack, unpack
 from selc.train.loop import Beginning, Stage, Stop
 from selc.train.plan import Plan
 from selc.train.progress import Progress
 from selc.train.record import Record
 from selc.train.snapshots import Snapshots
-from selc.types import EvalSet, Outcome, TrainSet
+from selc.types import EvalSet, Outcome, Pass, TrainSet
 
 
 class Trainer:
@@ -43,13 +45,20 @@ class Trainer:
         self.val = val.to(self.device) if val is not None else None
         self.progress = progress or Progress()
         self.stages = 0
+        self.turning_point: Turn | None = None  # of the first stage that noted one
+        self.recorded: Pass | None = None  # by the last stage that recorded any
         self.snapshots: dict[int, Snapshots] = {}
         if plan.pick == "best-val" and val is None and plan.val_fraction == 0:
             raise ConfigError("pick 'best-val' needs a validation set; got none. Set val_fraction, such as 0.1.")
 
+    @property
+    def seed(self) -> int:
+        """The seed of the run, for what a method draws in its ``fit``."""
+        return self.plan.seed
+
     def fit(self, method: Method, data: TrainSet) -> Outcome:
         """The whole training of a method."""
-        self.stages = 0
+        self.stages, self.turning_point, self.recorded = 0, None, None
         data = self._hold_out(data.to(self.device))
         method.check(data, self.plan.epochs, self.plan.batch_size)
         devices = [self.device] if self.device.type == "cuda" else []
@@ -57,9 +66,11 @@ class Trainer:
         torch.set_num_threads(self.plan.threads or threads)
         try:
             with torch.random.fork_rng(devices):  # the caller's own draws stay what they were
-                return method.fit(data, self)
+                outcome = method.fit(data, self)
         finally:
             torch.set_num_threads(threads)
+        settled = data.settled(outcome.target)
+        return replace(outcome, target=settled, turning_point=self.turning_point, recorded=self.recorded)
 
     def __call__(
         self,
@@ -95,10 +106,13 @@ class Trainer:
         method.setup(data)
         method.to(self.device)
         saved = checkpoint.load() if checkpoint else None
+        doubt = method.check(data, plan.epochs, plan.batch_size)
         if checkpoint is not None and saved is not None and saved[1]["finished"]:
+            if kept := unpack("method", saved[0]):  # a later stage may read it
+                method.load_state_dict(kept)
             remembered = _remembered(*saved, model, data, checkpoint, number)
-            return remembered if begin is None else begin.joined(remembered)
-        if (doubt := method.check(data, plan.epochs, plan.batch_size)) is not None and saved is None:
+            return self._noted(remembered if begin is None else begin.joined(remembered))
+        if doubt is not None and saved is None:
             self.progress.notice(doubt)
         stage = Stage(
             number,
@@ -118,8 +132,16 @@ class Trainer:
         outcome = stage.run()
         if checkpoint is not None:
             tensors = pack("model", outcome.model) | pack("target", outcome.target) | pack("probs", outcome.probs)
+            tensors |= pack("method", method)
             own = [entry for entry in outcome.history if entry["stage"] == number]
             checkpoint.save("outcome", tensors, {"finished": True, "history": own, **stage.origin()})
+        return self._noted(outcome)
+
+    def _noted(self, outcome: Outcome) -> Outcome:
+        """The outcome of a stage; what it found out is kept for the end, as the last stage need not find it."""
+        self.turning_point = self.turning_point or found(outcome.history)
+        if any("given_loss" in entry for entry in outcome.history):
+            self.recorded = Pass(outcome.losses, outcome.predictions, outcome.confidences, outcome.beliefs)
         return outcome
 
     def _hold_out(self, data: TrainSet) -> TrainSet:
@@ -127,7 +149,9 @@ class Trainer:
         if self.val is not None or self.plan.val_fraction == 0:
             return data
         order = torch.randperm(len(data), generator=generator("hold out", self.plan.seed))
-        held = max(1, int(self.plan.val_fraction * len(data)))
+        if data.rows is not None:  # rows that a person has dropped are in neither part
+            order = order[torch.isin(order, data.rows.cpu())]
+        held = max(1, int(self.plan.val_fraction * len(order)))
         val, rows = order[:held].sort().values, order[held:].sort().values
         if len(rows) == 0:
             raise ConfigError(f"val_fraction must leave rows to train on; got {self.plan.val_fraction}.")

@@ -5,15 +5,13 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from selc.data import Bundle, ImageInputs
-from selc.data.features import FeatureInputs
+from selc.report.cells import cells_at
 
 LARGE, SMALL = 224, 72  # pixels a side, at most: of a sample under review, of a look-alike
 LOSSLESS = 48  # up to that side a PNG is small enough, and no pixel is smeared
@@ -46,22 +44,21 @@ def thumbnails(bundle: Bundle, rows: Sequence[int], largest: int) -> list[str]:
 
 
 def cells(bundle: Bundle, rows: Sequence[int]) -> list[list[tuple[str, str]]]:
-    """Names and values of each row's features: all of them, or those that are farthest from the mean."""
-    inputs = bundle.inputs
-    index = torch.tensor(rows, dtype=torch.long)
+    """Names and values of each row: its texts, and numbers; all of these, or those that are farthest from the mean."""
     if not rows:
         return []
-    x = torch.cat([part.flatten(1).cpu().float() for part in inputs.stream(index.split(BATCH), None)])
-    values: np.ndarray[Any, Any] = x.double().numpy()
-    names = [f"x{k}" for k in range(x.shape[1])]
-    if isinstance(inputs, FeatureInputs):
-        values = values * inputs.scale.std + inputs.scale.mean  # in the units of the table
-        names = list(inputs.columns) or names
-    if x.shape[1] <= CELLS:
-        chosen = torch.arange(x.shape[1]).expand(len(rows), -1)
+    found = cells_at(bundle, rows)
+    texts = dict(list(found.texts.items())[:CELLS])
+    left = CELLS - len(texts)
+    if len(found.names) <= left:
+        chosen = torch.arange(len(found.names)).expand(len(rows), -1)
     else:
-        chosen = x.abs().topk(CELLS, dim=1).indices  # features are scaled: a large one is unusual
-    return [[(names[k], f"{values[row, k]:.4g}") for k in picked] for row, picked in enumerate(chosen.tolist())]
+        chosen = found.unusual.topk(left, dim=1).indices  # features are scaled: a large one is unusual
+    return [
+        [(name, column[row]) for name, column in texts.items()]
+        + [(found.names[k], f"{found.numbers[row, k]:.4g}") for k in picked]
+        for row, picked in enumerate(chosen.tolist())
+    ]
 
 
 def _url(image: Tensor, largest: int) -> str:

@@ -1,0 +1,91 @@
+"""A network that has learnt nothing says so, and leaves the labels alone."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from selc.report.page import write_report
+from selc.run import RunFolder
+from selc.run.findings import KEEP
+from selc.run.maturity import unlearnt
+from selc.types import Pass
+from tests.helpers import random_labels, rng
+from tests.test_cli import call
+
+
+def shown(predicted: Tensor, confidence: Tensor | None = None) -> Pass:
+    """A training of one epoch."""
+    p = torch.rand(len(predicted), generator=rng(9)) if confidence is None else confidence
+    return Pass(torch.zeros(1, len(predicted)), predicted[None], p[None], torch.full((1, len(predicted)), -1))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_predictions_without_a_connection_to_the_labels_are_no_judge(seed: int) -> None:
+    given = random_labels(2000, 10, seed=seed)
+    reason = unlearnt(shown(random_labels(2000, 10, seed=seed + 50)), given, 10, None)
+    assert reason is not None
+    assert "no better than chance" in reason
+    constant = unlearnt(shown(torch.full((2000,), 3)), given, 10, None)
+    assert constant is not None
+
+
+def test_a_frequent_class_that_is_always_predicted_is_no_judge_and_one_that_is_told_apart_is() -> None:
+    """98 % are of one class, so always to predict it agrees with 98 % of the labels."""
+    given = (torch.arange(5000) % 50 == 0).long()
+    assert unlearnt(shown(torch.zeros(5000, dtype=torch.long)), given, 2, None) is not None
+    noisy = torch.where(torch.rand(5000, generator=rng(1)) < 0.1, 1 - given, given)
+    assert unlearnt(shown(given), noisy, 2, None) is None  # the network knows the truth
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.2, 0.4, 0.6])
+def test_a_network_that_knows_the_classes_may_judge_noisy_labels(rate: float) -> None:
+    true = random_labels(3000, 10, seed=1)
+    drawn = torch.rand(3000, generator=rng(2)) < rate
+    given = torch.where(drawn, random_labels(3000, 10, seed=3), true)
+    assert unlearnt(shown(true), given, 10, None) is None
+
+
+def test_a_network_that_is_mostly_wrong_where_it_is_surest_is_no_judge() -> None:
+    """A fifth of the predictions is right; the others are of the class after the true one."""
+    given = random_labels(3000, 10, seed=1)
+    right = torch.rand(3000, generator=rng(2)) < 0.2
+    reason = unlearnt(shown(torch.where(right, given, (given + 1) % 10)), given, 10, None)
+    assert reason is not None
+    assert re.search(r"predicted (19|20|21)% of them, and even where it was surest it contradicted", reason)
+
+
+@pytest.mark.parametrize("method", ["selc", "ce"])
+def test_a_training_that_came_to_nothing_changes_no_label_and_says_why(method: str, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    noise = ["--noise", "symmetric", "--rate", "0.2", "--epochs", "4", "--lr", "0.00001", "--set", "net.hidden=[32]"]
+    result = call("train", "digits", *noise, "--method", method, "--out", str(out))
+    assert result.exit_code == 0, result.output
+    assert "warning: The network has not learnt enough to judge labels" in result.stderr
+    assert "labels changed    0.00%" in result.stdout
+    assert "estimated" not in result.stdout
+    run = RunFolder.open(out)
+    assert "noise_rate" not in run.summary
+    assert torch.equal(run.corrected(), run.given)
+    assert bool((run.findings().action == KEEP).all())
+    assert run.summary["actions"] == {"keep": len(run.given), "review": 0, "relabel": 0}
+    page = write_report(run, tmp_path / "report.html", samples=0)[0].read_text()
+    assert "The network has not learnt enough to judge labels" in page
+    assert "larger learning rate" in page
+    assert "are probably wrong" not in page
+
+
+def test_the_estimator_has_no_noise_rate_then() -> None:
+    from selc import SELCClassifier
+
+    x, y = torch.randn(300, 4, generator=rng(0)).numpy(), random_labels(300, 3, seed=0).numpy()
+    model = SELCClassifier(max_epochs=3, lr=1e-6, random_state=0).fit(x, y)
+    assert math.isnan(model.noise_rate_)
+    assert "not learnt enough" in model.unlearnt_
+    assert (model.corrected_labels_ == y).all()
+    assert set(model.label_issues_["action"]) == {"keep"}
