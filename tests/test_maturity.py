@@ -86,6 +86,7 @@ def test_the_estimator_has_no_noise_rate_then() -> None:
     x, y = torch.randn(300, 4, generator=rng(0)).numpy(), random_labels(300, 3, seed=0).numpy()
     model = SELCClassifier(max_epochs=3, lr=1e-6, random_state=0).fit(x, y)
     assert math.isnan(model.noise_rate_)
+    assert model.unlearnt_ is not None
     assert "not learnt enough" in model.unlearnt_
     assert (model.corrected_labels_ == y).all()
     assert set(model.label_issues_["action"]) == {"keep"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -79,7 +80,7 @@ def test_relabelling_keeps_verified_labels_and_does_not_touch_what_it_was_given(
 def test_a_network_learns_a_verified_label_that_the_method_would_have_corrected() -> None:
     held = held_set()
     free = replace(held, held=None)
-    settings = {"epochs": 40, "lr": 0.2}
+    settings: dict[str, Any] = {"epochs": 40, "lr": 0.2}
     label = held.labels.hard[WRONG]
     fixed, corrected = (trainer(**settings).fit(quick("selc"), data) for data in (held, free))
     assert bool((corrected.corrected_labels[WRONG] != label).all()), "SELC alone corrects them all"

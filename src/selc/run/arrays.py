@@ -122,7 +122,8 @@ def _samples(x: Any, labels: Any, tests: Mapping[str, Any], val: Any, progress: 
 
     def eval_set(name: str, given: Any) -> EvalSet:
         column = labels if isinstance(labels, str) else None
-        part, answers = _pair(*given, like=inputs) if isinstance(given, tuple) else _pair(given, column, like=inputs)
+        rows, written = given if isinstance(given, tuple) else (given, column)
+        part, answers = _pair(rows, written, inputs)
         return EvalSet(part, _labels(answers, classes, name)[0])
 
     others = {name: eval_set(name, given) for name, given in tests.items()}

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from selc.core.turning import Turn
 
+Column = Sequence[Any] | np.ndarray[Any, np.dtype[Any]]
 KEEP, REVIEW, RELABEL = 0, 1, 2
 ACTIONS = ("keep", "review", "relabel")
 COLUMNS = (
@@ -46,7 +47,7 @@ class Findings:
         """The same, where the network cannot judge: nothing is to be done about any label."""
         return replace(self, action=torch.full_like(self.action, KEEP))
 
-    def columns(self, ids: Sequence[Any], classes: Sequence[Any]) -> dict[str, Any]:
+    def columns(self, ids: Column, classes: Column) -> dict[str, Any]:
         """The table by the names that users expect; ids and labels are of the kind that they are given as."""
         names = np.asarray(classes)
         return {
