@@ -19,7 +19,6 @@ CASES = 28
 # Kinds of which faults are known and not mended yet, and why.
 KNOWN_FAULTS = {
     "checkpoint": "the manifest of format 1 has no checksum of its own",
-    "labels": "numpy's own reader is used for files of labels",
 }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import typer
 
 from selc.errors import ConfigError, SelcError, unknown
+from selc.files import in_short
 
 SECTIONS = ("data", "noise", "method", "net", "train")
 
@@ -42,9 +43,9 @@ def from_file(config: Path | None) -> dict[str, Any]:
     if config is None:
         return {}
     try:
-        return tomllib.loads(config.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"--config must be a readable TOML file; got {config}: {error}.") from None
+        return tomllib.loads(config.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"--config must be a readable TOML file; got {config}: {in_short(error)}.") from None
 
 
 def data_of(data: str, settings: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:

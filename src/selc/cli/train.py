@@ -121,7 +121,12 @@ def train(
         _show(run)
 
 
-def resume(run: Annotated[Path, typer.Argument(help="Folder of a run that was interrupted.")]) -> None:
+def resume(
+    run: Annotated[Path, typer.Argument(help="Folder of a run that was interrupted.")],
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Import the network of one's own that the run folder names.")
+    ] = False,
+) -> None:
     """Go on with a run that was interrupted; the result is the same as without the interruption."""
     with speaking():
         from selc.run import RunFolder
@@ -131,7 +136,7 @@ def resume(run: Annotated[Path, typer.Argument(help="Folder of a run that was in
         if RunFolder.open(run).finished:
             print(f"{run} is finished already; nothing to do.")
         with resumable(run), Screen() as screen:
-            folder = resume_run(run, screen)
+            folder = resume_run(run, screen, trust=trust)
         _show(folder)
 
 

@@ -6,16 +6,15 @@ import csv
 import io
 import json
 import re
-import zlib
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from selc.errors import ConfigError, InputError, SelcError
+from selc.errors import ConfigError, InputError
+from selc.files import in_short, read_arrays
 from selc.unpickled import read_torch
 
 # Where the labels are, if the user does not say and exactly one of these is there.
@@ -47,26 +46,22 @@ def read_integers(path: Path, *, column: str = "", key: str = "") -> tuple[Tenso
 
 def _numpy(path: Path, key: str) -> Read:
     try:
-        content = np.load(path, allow_pickle=False)
-        if isinstance(content, np.ndarray):
-            if key:
-                raise ConfigError(f"key does not apply to {path}, which holds one array; got {key!r}.")
-            return content, {}
-        with content as arrays:
-            name = _pick(path, key, [n for n in arrays.files if n != ABOUT])
-            about = json.loads(str(arrays[ABOUT])) if ABOUT in arrays.files else {}
-            return arrays[name], about
-    except SelcError:
-        raise
-    except (ValueError, EOFError, BadZipFile, zlib.error) as error:
-        raise InputError(f"{path} must be a file of numpy with numbers; got: {_short(error)}.") from None
+        arrays = read_arrays(path)
+        about = json.loads(str(arrays[ABOUT])) if ABOUT in arrays else {}
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} must be a file of numpy with numbers; got: {in_short(error)}.") from None
+    if "" in arrays:  # an .npy file
+        if key:
+            raise ConfigError(f"key does not apply to {path}, which holds one array; got {key!r}.")
+        return arrays[""], {}
+    return arrays[_pick(path, key, [name for name in arrays if name != ABOUT])], _dictionary(about)
 
 
 def _json(path: Path, key: str) -> Read:
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
-    except ValueError as error:
-        raise InputError(f"{path} must be a JSON file; got: {_short(error)}.") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} must be a JSON file; got: {in_short(error)}.") from None
     if not isinstance(content, dict):
         return content, {}
     name = _pick(path, key, [k for k, v in content.items() if isinstance(v, list) and k != "transition_matrix"])
@@ -95,7 +90,7 @@ def _csv(path: Path, column: str) -> Read:
         first = text.partition("\n")[0]
         rows = [row for row in csv.reader(io.StringIO(text), delimiter=max(",;\t", key=first.count)) if row]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path} must be a CSV file in UTF-8; got: {_short(error)}.") from None
+        raise InputError(f"{path} must be a CSV file in UTF-8; got: {in_short(error)}.") from None
     if not rows:
         return [], {}
     cells = [cell.strip() for cell in rows[0]]
@@ -149,5 +144,5 @@ def _integers(values: Any, path: Path) -> Tensor:
     return torch.from_numpy(array.astype(np.int64))
 
 
-def _short(error: Exception) -> str:
-    return str(error).split("\n")[0].rstrip(".")
+def _dictionary(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

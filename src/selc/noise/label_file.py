@@ -118,7 +118,7 @@ def _beside(path: Path) -> dict[str, Any]:
     for candidate in (beside(path), path.with_suffix(".json")):
         try:
             about = json.loads(candidate.read_text())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             continue
         if isinstance(about, dict) and "sha256" in about:
             return about

@@ -26,7 +26,6 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -36,7 +35,16 @@ import selc
 from selc.core.store import Store
 from selc.core.turning import Turn
 from selc.errors import RunFolderError
-from selc.files import read_json, read_tensors, write_json, write_tensors, write_text, write_whole
+from selc.files import (
+    in_short,
+    read_arrays,
+    read_json,
+    read_tensors,
+    write_json,
+    write_tensors,
+    write_text,
+    write_whole,
+)
 from selc.noise import Noise
 from selc.run.config import Config
 from selc.run.findings import Findings, find
@@ -266,10 +274,11 @@ class RunFolder:
 
     def _noise(self) -> dict[str, Any]:
         try:
-            with np.load(self.path / "noise.npz", allow_pickle=False) as arrays:
-                return dict(arrays)
-        except (OSError, ValueError, BadZipFile) as error:
-            raise RunFolderError(f"{self.path / 'noise.npz'} must hold the labels of the run; got: {error}.") from None
+            return dict(read_arrays(self.path / "noise.npz"))
+        except (OSError, ValueError) as error:
+            raise RunFolderError(
+                f"{self.path / 'noise.npz'} must hold the labels of the run; got: {in_short(error)}."
+            ) from None
 
 
 def labels_csv(ids: Sequence[str], given: Tensor, corrected: Tensor, target: Tensor, classes: Sequence[str]) -> str:

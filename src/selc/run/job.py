@@ -65,8 +65,11 @@ def execute(
     return run
 
 
-def resume(path: Path | str, progress: Progress | None = None) -> RunFolder:
-    """Go on with a run that was interrupted; a finished one is left as it is."""
+def resume(path: Path | str, progress: Progress | None = None, *, trust: bool = False) -> RunFolder:
+    """Go on with a run that was interrupted; a finished one is left as it is.
+
+    ``trust`` lets the module be imported that the folder names as its network (see `Config.check_trusted`).
+    """
     run = RunFolder.open(path)
     config = run.config
     if config.data.name == ARRAYS:
@@ -75,6 +78,7 @@ def resume(path: Path | str, progress: Progress | None = None) -> RunFolder:
             "which are not in the folder. Call selc.fit with the same arguments and resume=True."
         )
     if not run.finished:
+        config.check_trusted(run.path, trust)
         _Job(config).go(run, progress)
     return run
 

@@ -67,14 +67,19 @@ def predict(
     path_column: str = "",
     skip_bad: bool = False,
     device: str = "auto",
+    trust: bool = False,
 ) -> Predictions:
-    """What the network of a finished run says of new data: a table, an .npz file, or a folder of images."""
+    """What the network of a finished run says of new data: a table, an .npz file, or a folder of images.
+
+    ``trust`` lets the module be imported that the folder names as its network (see `Config.check_trusted`).
+    """
     run = run if isinstance(run, RunFolder) else RunFolder.open(run)
     run.summary  # noqa: B018  a run that is not finished has no network yet, and says so
     state = read_inputs(run)
     ids = Ids(id_column, str(run.config.data.options.get("id_column") or ""))
     samples = new_samples(state, data, ids, path_column, skip_bad)
     shape = tuple(next(iter(samples.inputs.stream([torch.tensor([0])], None))).shape[1:])
+    run.config.check_trusted(run.path, trust)
     model, method = model_of(run, shape)
     plan = run.config.train
     probs = probabilities(model, method, samples.inputs, len(run.classes), plan.batch_size, device)
