@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from selc.core.loss import soft_cross_entropy
-from selc.core.store import Store
+from selc.core.store import Store, block_rows
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Net, Train
 from selc.methods.ce import CE
@@ -74,8 +74,8 @@ class DAC(Method):
         return net(num_classes + 1)
 
     def setup(self, data: TrainSet) -> None:
-        self.given = data.labels
-        self.times = Store(len(data), 1)  # epochs in which the network abstained from the sample
+        self.data, self.given = data, data.labels
+        self.times = data.new_store(1)  # epochs in which the network abstained from the sample
         self.register_buffer("average", torch.tensor(torch.nan))
         self.register_buffer("first_price", torch.tensor(torch.nan))
 
@@ -99,8 +99,8 @@ class DAC(Method):
 
     def belief(self, sweep: Sweep) -> Store:
         """The given label as far as the network answered, and nothing in particular as far as it abstained."""
-        result = Store(len(self.times), self.given.num_classes).to(self.times.table.device)
-        for index, times in self.times.blocks():
+        result = self.data.new_store()
+        for index, times in self.times.blocks(block_rows(result.columns)):
             share = (times / max(self.epochs - self.start, 1)).clamp(max=1.0)
             result.write(index, (1 - share) * self.given.read(index) + share / self.given.num_classes)
         return result

@@ -28,6 +28,7 @@ class ELR(Method):
 
     family = "memory"
     cost = 1.2
+    parallel = True
     keeps_belief = True
 
     def __init__(self, *, beta: float = 0.7, lambda_: float = 3.0) -> None:
@@ -38,7 +39,7 @@ class ELR(Method):
 
     def setup(self, data: TrainSet) -> None:
         self.given = data.labels
-        self.store = Store(len(data), data.num_classes)
+        self.store = data.new_store()
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         q = self.probs(outputs).clamp(EDGE, 1 - EDGE)

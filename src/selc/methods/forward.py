@@ -40,6 +40,7 @@ class Forward(Method):
     family = "matrix"
     needs = "transition matrix (estimated)"
     cost = 1.1
+    parallel = True
     epochs: int = 200  # of the run; `check` is told
     transition: Tensor
 
@@ -110,7 +111,7 @@ def anchored(probs: Store, data: TrainSet, outliers: float) -> Tensor:
     """The transition matrix as predictions show it on the surest sample of each class, [C, C]; rows sum to one."""
     rows = torch.arange(len(data), device=data.labels.hard.device) if data.rows is None else data.rows
     sizes = torch.bincount(data.labels.hard[rows], minlength=data.num_classes).tolist()
-    p = probs.read(rows)
+    p = probs.full()[rows]
     surest = [
         int(p[:, j].topk(min(int(outliers * size), len(rows) - 1) + 1).indices[-1]) for j, size in enumerate(sizes)
     ]

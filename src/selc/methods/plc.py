@@ -8,10 +8,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from selc.core.loss import soft_cross_entropy
-from selc.core.store import Store
+from selc.core.store import Store, block_rows
+from selc.core.world import current
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, detached_probs
-from selc.methods.parts import History
+from selc.methods.parts import History, labels_belief
 from selc.types import Batch, Sweep, TrainSet
 
 
@@ -27,6 +28,7 @@ class PLC(Method):
 
     family = "relabelling"
     cost = 1.0
+    parallel = True
     keeps_belief = True
     theta_now: Tensor
 
@@ -49,11 +51,11 @@ class PLC(Method):
         self.quiet, self.window = quiet, window
 
     def setup(self, data: TrainSet) -> None:
-        self.history = History(len(data), data.num_classes, self.window)
-        self.labels = Store(len(data), 1, dtype=torch.int64)
-        for index, rows in data.labels.blocks():
+        self.history = History(data, self.window)
+        self.labels = data.new_store(1, dtype=torch.int64)
+        for index, rows in data.blocks():
             self.labels.write(index, rows.argmax(dim=1, keepdim=True))
-        self.num_classes = data.num_classes
+        self.data, self.num_classes = data, data.num_classes
         self.register_buffer("theta_now", torch.tensor(self.theta))
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
@@ -64,17 +66,17 @@ class PLC(Method):
         if epoch < self.warm_up:
             return
         changed = 0
-        for index, label in self.labels.blocks():
+        for index, label in self.labels.blocks(block_rows(self.num_classes)):
             f = self.history.mean(index)
             best, guess = f.max(dim=1, keepdim=True)
             rejected = f.gather(1, label) < self.theta_now * best
             self.labels.write(index, torch.where(rejected, guess, label))
             changed += int((rejected & (guess != label)).sum())
-        if changed < self.quiet * len(self.labels):
+        if int(current().sum(torch.tensor(changed))) < self.quiet * len(self.labels):
             self.theta_now.add_(self.growth).clamp_(max=self.limit)
 
     def belief(self, sweep: Sweep) -> Store:
-        return Store.from_labels(self.labels.full().flatten(), self.num_classes)
+        return labels_belief(self.labels, self.data)
 
     def _one_hot(self, label: Tensor) -> Tensor:
         return F.one_hot(label.flatten(), self.num_classes).float()

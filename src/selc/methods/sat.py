@@ -6,8 +6,9 @@ from torch import Tensor
 
 from selc.core.loss import check_alpha, check_start, confidence_weights, soft_cross_entropy
 from selc.core.store import Store
+from selc.core.world import current
 from selc.methods.base import METHODS, Method, detached_probs
-from selc.methods.parts import cannot_flip, label_store
+from selc.methods.parts import cannot_flip
 from selc.types import Batch, Sweep, TrainSet
 
 
@@ -22,6 +23,7 @@ class SAT(Method):
 
     family = "memory"
     cost = 1.0
+    parallel = True
     keeps_belief = True
 
     def __init__(self, *, start: float = 10, alpha: float = 0.9) -> None:
@@ -29,13 +31,17 @@ class SAT(Method):
         self.start, self.alpha = check_start(start), check_alpha(alpha)
 
     def setup(self, data: TrainSet) -> None:
-        self.store = label_store(data.labels)
+        self.store = data.new_store(labels=True)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         if batch.clock < self.start:
             return soft_cross_entropy(outputs, batch.target)
         target = self.store.ema(batch.index, detached_probs(self, outputs), self.alpha)
-        return confidence_weights(target) * soft_cross_entropy(outputs, target)
+        return confidence_weights(target, current()) * soft_cross_entropy(outputs, target)
+
+    def idle(self, outputs: Tensor, clock: float) -> None:
+        if clock >= self.start:
+            confidence_weights(outputs, current())
 
     def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
         return cannot_flip(epochs - self.start, self.alpha)

@@ -99,7 +99,7 @@ class Config(BaseModel):
     def fingerprint(self, labels_digest: str) -> str:
         """A hash of what the result depends on: not where and how fast it is computed."""
         content = self.model_dump(mode="json")
-        for free in ("device", "compile", "threads"):
+        for free in ("device", "compile", "threads", "engine"):
             del content["train"][free]
         text = json.dumps([content, labels_digest], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()

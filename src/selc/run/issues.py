@@ -48,8 +48,7 @@ def issues_of(outcome: Outcome, given: Tensor, num_classes: int) -> Issues:
     turn = found(outcome.history)
     rate = None if turn is None else noise_rate(turn, len(given))
     corrected = outcome.corrected_labels.cpu()
-    target, probs = outcome.target.full().cpu(), outcome.probs.full().cpu()
-    findings = find(outcome.losses.cpu(), target, probs, given, corrected, turn, rate)
+    findings = find(outcome.losses.cpu(), outcome.target, outcome.probs, given, corrected, turn, rate)
     share = float((corrected != given).double().mean())
     matrix = measured(corrected, given, num_classes).matrix
     return Issues(findings, corrected, turn, share if rate is None else rate[0], matrix)

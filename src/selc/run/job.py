@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from selc.core.store import Store
 from selc.core.turning import noise_rate
+from selc.core.world import current
 from selc.data import DATASETS, Bundle
 from selc.errors import RunFolderError
 from selc.files import write_json
@@ -28,12 +31,14 @@ from selc.run.inputs import write_inputs
 from selc.run.labels import corrected_by
 from selc.run.teacher import supply_for
 from selc.train import Plan, Progress, Trainer
+from selc.train.progress import Silent
+from selc.train.stages import check_processes
 from selc.types import EvalSet, Labels, Outcome, TrainSet, accuracies
 
 
 def load(config: Config) -> Bundle:
-    """The data of a configuration."""
-    return DATASETS[config.data.name](**config.data.options)
+    """The data of a configuration. Of several processes one reads first, and writes what the others find prepared."""
+    return current().in_turn(lambda: DATASETS[config.data.name](**config.data.options))
 
 
 def execute(
@@ -53,16 +58,27 @@ def execute(
         supply = supply_for(bundle, job.net, config.train, progress)
         noise = draw_noise(config.noise.name, bundle.labels, C, seed, config.noise.options, supply=supply)
     job.check(noise.labels)
-    run = RunFolder.create(out, config, noise, bundle.true, bundle.classes, bundle.ids, bundle.digest, target, rows)
-    if bundle.notes or bundle.skipped:
-        write_json(run.path / "data.json", {"notes": list(bundle.notes), "skipped": [list(s) for s in bundle.skipped]})
-    write_inputs(run.path, bundle.inputs)
+    if current().leads:
+        run = RunFolder.create(out, config, noise, bundle.true, bundle.classes, bundle.ids, bundle.digest, target, rows)
+        if bundle.notes or bundle.skipped:
+            skipped = [list(s) for s in bundle.skipped]
+            write_json(run.path / "data.json", {"notes": list(bundle.notes), "skipped": skipped})
+        write_inputs(run.path, bundle.inputs)
+    current().barrier()
+    run = RunFolder.open(out)
     job.go(run, progress)
     return run
 
 
-def resume(path: Path | str, progress: Progress | None = None) -> RunFolder:
-    """Go on with a run that was interrupted; a finished one is left as it is."""
+def begun(path: Path, config: Config) -> bool:
+    """Whether there is a run of this configuration at ``path`` to go on with."""
+    if not (path / "config.toml").is_file():
+        return False
+    return RunFolder.open(path).config.fingerprint("") == config.fingerprint("")
+
+
+def resume(path: Path | str, progress: Progress | None = None, bundle: Bundle | None = None) -> RunFolder:
+    """Go on with a run that was interrupted; a finished one is left as it is. ``bundle`` is its data, if loaded."""
     run = RunFolder.open(path)
     config = run.config
     if config.data.name == ARRAYS:
@@ -70,8 +86,8 @@ def resume(path: Path | str, progress: Progress | None = None) -> RunFolder:
             f"{run.path} must be a run on data by name to be resumed here; it was started from Python with arrays, "
             "which are not in the folder. Call selc.fit with the same arguments and resume=True."
         )
-    if not run.finished:
-        _Job(config).go(run, progress)
+    if not current().broadcast(run.finished):
+        _Job(config, bundle).go(run, progress)
     return run
 
 
@@ -93,6 +109,7 @@ class _Job:
     def check(self, given: Tensor) -> None:
         """Refuse a method that cannot be trained on these labels."""
         data = TrainSet(self.bundle.inputs, Labels(given, len(self.bundle.classes)))
+        check_processes(self.method, self.plan, len(data))
         self.method.check(data, self.plan.epochs, self.plan.batch_size)
 
     def go(self, run: RunFolder, progress: Progress | None) -> None:
@@ -128,16 +145,34 @@ def train_into(
     progress: Progress | None,
     val: EvalSet | None = None,
 ) -> Outcome:
-    began = time.perf_counter()
-    watched = _Watched(run, progress or Progress())
+    """Train in a run folder, which one of the processes writes; what was finished there before is not done again."""
+    began, world = time.perf_counter(), current()
+    finished = world.broadcast(run.finished)
+    watched = _Watched(run, progress or Progress()) if world.leads else Silent()
     trainer = Trainer(plan, net, tests=tests, val=val, folder=run.path, fingerprint=fingerprint, progress=watched)
-    outcome = trainer.fit(method, data)
-    if not run.finished:
+    outcome = whole(trainer.fit(method, data))
+    if not finished and world.leads:
         summary = summarise(run, outcome, plan, time.perf_counter() - began)
         findings = findings_of(run, outcome)
         summary["actions"] = dict(zip(ACTIONS, torch.bincount(findings.action, minlength=3).tolist(), strict=True))
         run.write_results(outcome, summary, findings)
+    world.barrier()
     return outcome
+
+
+def whole(outcome: Outcome) -> Outcome:
+    """An outcome that a process can read without the others."""
+    return replace(outcome, target=gathered(outcome.target), probs=gathered(outcome.probs))
+
+
+def gathered(store: Store) -> Store:
+    """A table whose rows are spread over the processes as one that holds all of them, in every process."""
+    if store.owned is None:
+        return store
+    whole = Store(store.rows, store.columns, form="dense" if store.form == "disk" else store.form).to(store.device)
+    rows = {name: current().gather_rows(store.owned.cpu(), t.cpu(), len(store)) for name, t in store.tensors().items()}
+    whole.load(torch.arange(len(store)), rows)
+    return whole
 
 
 def summarise(run: RunFolder, outcome: Outcome, plan: Plan, seconds: float) -> dict[str, Any]:
@@ -170,8 +205,7 @@ def findings_of(run: RunFolder, outcome: Outcome) -> Findings:
     """What to do with each sample, by what the run knows at its end."""
     turn = found(run.history())
     noise = None if turn is None else noise_rate(turn, len(run.given))
-    target, probs = outcome.target.full().cpu(), outcome.probs.full().cpu()
-    return find(outcome.losses, target, probs, run.given, outcome.corrected_labels.cpu(), turn, noise)
+    return find(outcome.losses, outcome.target, outcome.probs, run.given, outcome.corrected_labels.cpu(), turn, noise)
 
 
 class _Watched(Progress):
@@ -184,5 +218,5 @@ class _Watched(Progress):
         self.notice = inner.notice  # type: ignore[method-assign]
 
     def end_epoch(self, entry: dict[str, Any]) -> None:
-        self.run.write_metrics()
+        self.run.write_metrics(entry)
         self.inner.end_epoch(entry)

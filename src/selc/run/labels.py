@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from selc.core.store import Store
 from selc.data import Bundle
 from selc.errors import InputError
 from selc.run.cleaned import cleaned_labels, cleaned_table
@@ -18,7 +19,7 @@ class Corrected(NamedTuple):
     """Labels of each row [N], and the soft targets [N, C] that they come from, if those are to be trained on."""
 
     labels: Tensor
-    target: Tensor | None = None
+    target: Store | None = None
     rows: Tensor | None = None  # to train on; None: all
 
 
@@ -40,4 +41,4 @@ def corrected_by(source: LabelSource, bundle: Bundle) -> Corrected:
             f"--labels must be a run on the same data; got {source.path}, whose samples have other names or another "
             "order."
         )
-    return Corrected(run.corrected(), run.targets() if source.kind == "soft" else None)
+    return Corrected(run.corrected(), run.table("target") if source.kind == "soft" else None)
