@@ -3,6 +3,7 @@
 import csv
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -12,13 +13,13 @@ WRONG = 0.2  # share of the labels that are replaced by another one
 rng = np.random.default_rng(0)
 
 
-def spoilt(labels, classes):
+def spoilt(labels: Any, classes: int) -> Any:
     """The labels, a share of them wrong."""
     wrong = rng.random(len(labels)) < WRONG
     return np.where(wrong, (labels + rng.integers(1, classes, len(labels))) % classes, labels)
 
 
-def pictures(root):
+def pictures(root: Path) -> None:
     """photos/LABEL/NUMBER.png: 1,797 scans of digits. truth.csv says what they are; no command reads it."""
     data = load_digits()
     given = spoilt(data.target, 10)
@@ -31,7 +32,7 @@ def pictures(root):
     write(root / "truth.csv", ["sample_id", "label"], truth)
 
 
-def tables(root):
+def tables(root: Path) -> None:
     """measurements.csv and checked.csv: cells of tumours, the first with wrong labels and gaps, the second without."""
     data = load_breast_cancer()
     names = ["id", *(name.replace(" ", "_") for name in data.feature_names[:10]), "label"]
@@ -46,7 +47,7 @@ def tables(root):
     write(root / "new.csv", names[:-1], [[f"n{row}", *data.data[row, :10].round(5)] for row in order[400:410]])
 
 
-def write(path, head, rows):
+def write(path: Path, head: list[str], rows: list[list[Any]]) -> None:
     with open(path, "w", newline="") as file:
         csv.writer(file).writerows([head, *rows])
 

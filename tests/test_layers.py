@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ LAYERS = [
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 CORE_MAY_USE = {"torch", "selc.core", "selc.errors"}
-STANDARD = {"__future__", "collections", "hashlib", "logging", "math", "typing"}
+STANDARD = sys.stdlib_module_names  # what it may not load from there is tested below
 
 
 def imports(path: Path) -> list[tuple[int, str]]:

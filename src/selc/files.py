@@ -9,10 +9,11 @@ import os
 import tomllib
 import warnings
 import zipfile
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,38 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Array = np.ndarray[Any, np.dtype[Any]]
+PIECE = 2**22  # bytes that are written and hashed in one call
+TYPES = {  # names of torch's types in safetensors
+    "float64": "F64",
+    "float32": "F32",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2",
+    "complex64": "C64",
+    "int64": "I64",
+    "int32": "I32",
+    "int16": "I16",
+    "int8": "I8",
+    "uint64": "U64",
+    "uint32": "U32",
+    "uint16": "U16",
+    "uint8": "U8",
+    "bool": "BOOL",
+}
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn what the system says against writing ``path`` into a sentence."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise RunFolderError(
+            f"{path} must be writable; got: {reason}. What was saved before is intact; "
+            "free some space or fix the permissions, then repeat (a training goes on with `selc resume`)."
+        ) from error
 
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:
@@ -31,20 +64,25 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
     """
     temporary = path.with_name(f".{path.name}.tmp")  # one name: what a kill left behind is written over
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write(temporary)
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise RunFolderError(
-            f"{path} must be writable; got: {reason}. What was saved before is intact; "
-            "free some space or fix the permissions, then repeat (a training goes on with `selc resume`)."
-        ) from error
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write(temporary)
+            with open(temporary, "rb+") as file:
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+def sync_folder(path: Path) -> None:
+    """See to it that the names in a folder outlast a loss of power."""
+    with suppress(OSError):  # not every system can
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -63,12 +101,66 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    from safetensors.torch import save
+class Written(NamedTuple):
+    """A file as it was written: to tell later whether it still is."""
 
-    contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    # Not save_file: it writes to a temporary file of its own, which a kill leaves behind under a random name.
-    write_whole(path, lambda p: _write_bytes(p, save(contiguous)))
+    bytes: int
+    sha256: str
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> Written:
+    """Write a safetensors file, tensor by tensor straight from memory; the checksum is taken on the way.
+
+    Not safetensors' own writer: that makes the whole file in memory first, or writes to a temporary file of its own,
+    which a kill leaves behind under a random name.
+    """
+    written: list[Written] = []
+
+    def write(temporary: Path) -> None:
+        with open(temporary, "wb") as file:
+            written.append(_stream(file, tensors))
+
+    write_whole(path, write)
+    return written[0]
+
+
+def _stream(file: BinaryIO, tensors: Mapping[str, Tensor]) -> Written:
+    # The widest types first, so that each tensor begins at a multiple of its own width.
+    names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
+    header: dict[str, Any] = {}
+    place = 0
+    for name in names:
+        tensor = tensors[name]
+        end = place + tensor.numel() * tensor.element_size()
+        header[name] = {"dtype": _type_name(name, tensor), "shape": list(tensor.shape), "data_offsets": [place, end]}
+        place = end
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    digest = hashlib.sha256()
+    start = len(text).to_bytes(8, "little") + text
+    for piece in chain([start], chain.from_iterable(_pieces(tensors[name]) for name in names)):
+        file.write(piece)
+        digest.update(piece)
+    return Written(len(start) + place, digest.hexdigest())
+
+
+def _pieces(tensor: Tensor) -> Iterator[bytes | memoryview]:
+    """The bytes of a tensor, a few at a time."""
+    import torch
+
+    if not tensor.numel():
+        return
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    content = flat.view(torch.uint8).numpy().data
+    for first in range(0, len(content), PIECE):
+        yield content[first : first + PIECE]
+
+
+def _type_name(name: str, tensor: Tensor) -> str:
+    kind = str(tensor.dtype).removeprefix("torch.")
+    if kind not in TYPES:
+        raise RunFolderError(f"tensors to be saved must be of a type that safetensors knows; got {kind} in {name!r}.")
+    return TYPES[kind]
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

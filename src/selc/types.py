@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -12,7 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from selc.core.loss import checked_labels
-from selc.core.store import BLOCK, Store
+from selc.core.store import Store, block_rows
+from selc.core.store_choice import FEW
+from selc.core.store_forms import FormName
 from selc.core.turning import WORTH, Turn
 from selc.errors import InputError
 
@@ -65,9 +68,12 @@ class Labels:
         label = self.hard.index_select(0, index)
         return torch.zeros(len(index), self.num_classes, device=label.device).scatter_(1, label.unsqueeze(1), 1.0)
 
-    def blocks(self, size: int = BLOCK) -> Iterator[tuple[Tensor, Tensor]]:
-        for first in range(0, len(self), size):
-            index = torch.arange(first, min(first + size, len(self)), device=self.hard.device)
+    @property
+    def are_soft(self) -> bool:
+        return self._soft is not None
+
+    def blocks(self, size: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+        for index in torch.arange(len(self), device=self.hard.device).split(size or block_rows(self.num_classes)):
             yield index, self.read(index)
 
     def to(self, device: torch.device) -> Labels:
@@ -85,6 +91,9 @@ class TrainSet:
     labels: Labels
     rows: Tensor | None = None  # the rows to train on, in their original numbers; None = all
     held: Tensor | None = None  # [N] booleans: labels that a person has verified, which nothing changes
+    owned: Tensor | None = None  # sorted rows whose state this process holds; None = all, as in a single process
+    form: FormName = "dense"  # of the tables that methods keep
+    scratch: Path | None = None  # folder for tables on disk; None: where temporary files go
 
     def __post_init__(self) -> None:
         if len(self.inputs) != len(self.labels):
@@ -117,14 +126,46 @@ class TrainSet:
         if self.held is None:
             return belief
         result = copy.deepcopy(belief)  # it may be what the method goes on with
-        for rows in self.held.nonzero().flatten().split(BLOCK):
+        for rows in result.among_held(self.held.nonzero().flatten()).split(block_rows(self.num_classes)):
             result.write(rows, self.labels.read(rows))
         return result
 
+    def own_rows(self) -> Tensor:
+        """The rows whose state this process holds, in order."""
+        return torch.arange(len(self), device=self.labels.hard.device) if self.owned is None else self.owned
+
+    def blocks(self, size: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+        """The label rows of this process, piece by piece, as (index, rows)."""
+        for index in self.own_rows().split(size or block_rows(self.num_classes)):
+            yield index, self.labels.read(index)
+
+    def new_store(
+        self, columns: int | None = None, *, labels: bool = False, dtype: torch.dtype = torch.float32
+    ) -> Store:
+        """A table for the rows of this process, of zeros or, with ``labels``, of the given labels.
+
+        Without ``columns`` its rows are probabilities of the classes, in the form that the run has chosen. With
+        ``columns`` its rows are numbers of another meaning, which every form but dense and disk would spoil.
+        """
+        form: FormName = self.form
+        if columns is not None and form != "dense":
+            form = "disk" if columns > FEW and dtype == torch.float32 else "dense"
+        width = self.num_classes if columns is None else columns
+        folder = self.scratch if form == "disk" else None
+        store = Store(len(self), width, dtype, form=form, owned=self.owned, folder=folder).to(self.labels.hard.device)
+        if labels and self.labels.are_soft:
+            for index, rows in self.blocks():
+                store.write(index, rows)
+        elif labels:
+            rows = self.own_rows()
+            store.write_labels(rows, self.labels.hard[rows])
+        return store
+
     def to(self, device: torch.device) -> TrainSet:
-        rows = None if self.rows is None else self.rows.to(device)
-        held = None if self.held is None else self.held.to(device)
-        return TrainSet(self.inputs.to(device), self.labels.to(device), rows, held)
+        parts = (self.rows, self.held, self.owned)
+        rows, held, owned = (part if part is None else part.to(device) for part in parts)
+        inputs, labels = self.inputs.to(device), self.labels.to(device)
+        return replace(self, inputs=inputs, labels=labels, rows=rows, held=held, owned=owned)
 
 
 @dataclass(frozen=True)

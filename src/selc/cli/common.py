@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 
 import typer
 
+from selc.cli.stopping import stoppable
 from selc.errors import ConfigError, SelcError, unknown
 from selc.files import in_short
 
@@ -29,13 +31,17 @@ def speaking() -> Iterator[None]:
 
 @contextmanager
 def resumable(folder: Path) -> Iterator[None]:
-    """An interrupt loses at most an epoch; say how to go on."""
+    """Ctrl-C and SIGTERM lose at most the epoch that is running; say how to go on."""
+    how = f"Go on with: selc resume {folder}"
     try:
-        yield
-    except KeyboardInterrupt:
-        if (folder / "config.toml").exists():
-            print(f"\nInterrupted; every finished epoch is saved. Go on with: selc resume {folder}", file=sys.stderr)
-        raise typer.Exit(130) from None
+        with stoppable(f"Stopped at once; the last checkpoint is whole. {how}"):
+            yield
+    except KeyboardInterrupt as asked:
+        if os.environ.get("RANK", "0") == "0":  # of several processes, one speaks
+            saved = (folder / "config.toml").exists()
+            what = f"every finished epoch is saved. {how}" if saved else "nothing was saved yet."
+            print(f"\nInterrupted; {what}", file=sys.stderr)
+        raise typer.Exit(getattr(asked, "code", 130)) from None
 
 
 def from_file(config: Path | None) -> dict[str, Any]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from selc.cli.common import assign, choose, data_of, from_file, resumable, speaking
+from selc.cli.parallel import restarted, together
 from selc.errors import ConfigError
 
 if TYPE_CHECKING:
     from selc.run import RunFolder
+    from selc.train import Progress
 
 
 def demo(
@@ -71,7 +74,7 @@ def train(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what was found and what would be done.")] = False,
 ) -> None:
     """Train a method on a dataset; write model, corrected labels and history to a run folder."""
-    with speaking():
+    with together():
         settings = from_file(config)
         own = {"root": root, "test": test, "val": val, "label_column": label_column, "id_column": id_column}
         settings["data"] = data_of(data, settings, {**own, "skip_bad": skip_bad})
@@ -103,22 +106,33 @@ def train(
         for assignment in set_ or []:
             assign(settings, assignment)
 
+        from selc.core.world import current
         from selc.run import Config, execute
-        from selc.run.job import load
-        from selc.screen import Screen, reading, show_config, show_data
+        from selc.run.job import begun, load
+        from selc.run.job import resume as resume_run
+        from selc.screen import reading, show_config, show_data
 
+        world = current()
         resolved = Config.resolve(settings)  # says what is wrong before the data are read
-        with reading():
+        with reading() if world.leads else nullcontext():
             bundle = load(resolved)
         resolved = Config.resolve(settings, bundle.recipe)
-        folder = out or _free_folder(f"{_short_name(data)}-{resolved.method.name}")
-        show_data(bundle)
-        show_config(resolved, folder)
+        name = f"{_short_name(data)}-{resolved.method.name}"
+        # One process decides: the folder that it makes would be in the way of the others.
+        folder = Path(world.broadcast(str(out or _free_folder(name))))
+        before = out or _last_folder(name)
+        goes_on = world.broadcast(restarted() and before is not None and begun(before, resolved))
+        if goes_on:
+            folder = Path(world.broadcast(str(before)))
+        if world.leads:
+            show_data(bundle)
+            show_config(resolved, folder)
         if dry_run:
             return
-        with resumable(folder), Screen() as screen:
-            run = execute(resolved, folder, screen, bundle)
-        _show(run)
+        with resumable(folder), _screen() as screen:
+            run = resume_run(folder, screen, bundle) if goes_on else execute(resolved, folder, screen, bundle)
+        if world.leads:
+            _show(run)
 
 
 def resume(
@@ -128,16 +142,17 @@ def resume(
     ] = False,
 ) -> None:
     """Go on with a run that was interrupted; the result is the same as without the interruption."""
-    with speaking():
+    with together():
+        from selc.core.world import current
         from selc.run import RunFolder
         from selc.run import resume as resume_run
-        from selc.screen import Screen
 
         if RunFolder.open(run).finished:
             print(f"{run} is finished already; nothing to do.")
-        with resumable(run), Screen() as screen:
+        with resumable(run), _screen() as screen:
             folder = resume_run(run, screen, trust=trust)
-        _show(folder)
+        if current().leads:
+            _show(folder)
 
 
 def _short_name(data: str) -> str:
@@ -149,6 +164,21 @@ def _free_folder(name: str) -> Path:
     while (folder := Path("runs") / f"{name}-{number}").exists():
         number += 1
     return folder
+
+
+def _last_folder(name: str) -> Path | None:
+    """The folder that `_free_folder` gave out last."""
+    number = int(_free_folder(name).name.rpartition("-")[2]) - 1
+    return Path("runs") / f"{name}-{number}" if number else None
+
+
+def _screen() -> AbstractContextManager[Progress]:
+    """Only one of several processes shows how it goes."""
+    from selc.core.world import current
+    from selc.screen import Screen
+    from selc.train.progress import Silent
+
+    return Screen() if current().leads else nullcontext(Silent())
 
 
 def _show(run: RunFolder) -> None:

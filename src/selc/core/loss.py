@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from typing import Literal
 
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from selc.core.store import Store
 from selc.core.turning import Turn, Watcher, flips_within
+from selc.core.world import ALONE, World, current
 from selc.errors import ConfigError, InputError
 
 log = logging.getLogger("selc")
@@ -91,10 +91,29 @@ def handed_out(rows: Tensor, given: Tensor) -> Tensor:
     return torch.where(total > 0, rows / total.clamp_min(torch.finfo(rows.dtype).tiny), given)
 
 
-def confidence_weights(target: Tensor) -> Tensor:
-    """The weight max_c t_c of self-adaptive training (Huang et al. 2020), scaled to a mean of one."""
-    weight = target.max(dim=1).values
-    return weight / weight.mean().clamp_min(torch.finfo(weight.dtype).tiny)  # zeros: Option I before any update
+def confidence_weights(target: Tensor, world: World = ALONE) -> Tensor:
+    """The weight max_c t_c of self-adaptive training (Huang et al. 2020), scaled to a mean of one over the batch.
+
+    The rows of the batch may be spread over the processes of a ``world``: then each of them must call this.
+    """
+    weight = target.detach().max(dim=1).values
+    if world.size == 1:
+        mean = weight.mean()
+    else:
+        total, count = world.sum(torch.stack([weight.double().sum(), weight.new_tensor(len(weight)).double()]))
+        mean = (total / count).to(weight.dtype)
+    return weight / mean.clamp_min(torch.finfo(weight.dtype).tiny)  # zeros: Option I before any update
+
+
+def _gathered(world: World, index: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows and outputs of the batches of all processes, in one message."""
+    outputs = outputs.detach()
+    if world.size == 1:
+        return index, outputs
+    bytes_ = [index.to(outputs.device).unsqueeze(1), outputs.float().contiguous()]
+    everyone = torch.cat(world.gather(torch.cat([part.view(torch.uint8) for part in bytes_], dim=1)))
+    rows, theirs = everyone.split([8, everyone.shape[1] - 8], dim=1)
+    return rows.contiguous().view(torch.int64).flatten().to(index.device), theirs.contiguous().view(torch.float32)
 
 
 class SELCLoss(nn.Module):
@@ -112,6 +131,9 @@ class SELCLoss(nn.Module):
     `selc.core.turning`; ``epochs``, the length of the training, bounds its patience), with the ``alpha`` that follows
     from it; it logs when it did, and ``turn`` says what it saw. It cannot step back: `selc.fit` can. With a number for
     ``start``, ``alpha`` is the paper's 0.9 unless given.
+
+    Under DDP the rows and outputs of all processes are gathered at each step, so every process holds the same table,
+    however the sampler deals the data; the loss of a process is scaled for DDP's average.
 
     ``weighted`` adds the per-sample weight of self-adaptive training. ``repeats`` says what an index that comes
     twice in an epoch means: an ``"error"``, or ``"once"`` (only its first visit counts), the default under several
@@ -166,18 +188,21 @@ class SELCLoss(nn.Module):
         self._check(outputs, labels, index)
         index, labels = index.long(), labels.long()  # after the check: a fraction must not be cut off
         writes = self.training and torch.is_grad_enabled()
-        fresh = self._count_visits(index) if writes else None
+        world = current() if writes else ALONE
+        if writes:
+            rows, theirs = _gathered(world, index, outputs)
+            fresh = self._count_visits(rows)
+            rows, theirs = rows[fresh], theirs[fresh]
         if self.epoch < self.start:
             if writes and self.watcher is not None and self.turn is None:
-                self.watcher.feed(index, outputs, labels.to(outputs.device))
+                self.watcher.feed(rows, theirs, self.labels[rows].to(theirs.device))
             target = F.one_hot(labels, self.num_classes).float()
-            return self._reduce(soft_cross_entropy(outputs, target.to(outputs.device)))
+            return self._reduce(soft_cross_entropy(outputs, target.to(outputs.device)), world)
         if writes:
-            p = outputs.detach().float().softmax(dim=-1).to(index.device)
-            self.store.ema(index[fresh], p[fresh], self.alpha)
+            self.store.ema(rows, theirs.float().softmax(dim=-1).to(index.device), self.alpha)
         target = self.store.read(index).to(outputs.device)
         loss = soft_cross_entropy(outputs, target)
-        return self._reduce(confidence_weights(target) * loss if self.weighted else loss)
+        return self._reduce(confidence_weights(target, world) * loss if self.weighted else loss, world)
 
     @property
     def targets(self) -> Tensor:
@@ -211,8 +236,13 @@ class SELCLoss(nn.Module):
             given = F.one_hot(self.labels[index], self.num_classes).float()
             yield handed_out(rows, given) if self.option == "I" else rows
 
-    def _reduce(self, loss: Tensor) -> Tensor:
-        return loss.mean() if self.reduction == "mean" else loss
+    def _reduce(self, loss: Tensor, world: World) -> Tensor:
+        if self.reduction == "none":
+            return loss
+        if world.size == 1:
+            return loss.mean()
+        # DDP averages over the processes: so a sample counts the same wherever it is, also in a short last batch.
+        return loss.sum() * (world.size / int(world.sum(torch.tensor(len(loss), device=loss.device))))
 
     def _count_visits(self, index: Tensor) -> Tensor | slice:
         """Count this visit of each row; return which of them are the first of the epoch."""
@@ -241,7 +271,7 @@ class SELCLoss(nn.Module):
     def _repeats_count_once(self) -> bool:
         if self.repeats is not None:
             return self.repeats == "once"
-        return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+        return current().size > 1
 
     def _check(self, outputs: Tensor, labels: Tensor, index: Tensor) -> None:
         B, N = index.numel(), len(self.labels)

@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from selc.errors import ConfigError, InputError
-from selc.files import read_tensors
 from selc.noise.base import measured
 from selc.run.folder import RunFolder
 
@@ -111,7 +110,7 @@ def transition_matrix(noise_matrix: Any) -> Array:
 def _of_run(run: RunFolder) -> tuple[dict[str, Array], Array, Array, Array]:
     classes = np.array(run.classes, dtype=np.str_)
     table = run.findings().columns(run.ids, run.classes)
-    probs = read_tensors(run.path / "targets.safetensors")["probs"].double().numpy()
+    probs = run.table("probs").full().double().numpy()
     matrix = measured(run.corrected(), run.given, len(classes)).matrix.double().numpy()
     return table, probs, matrix, classes
 

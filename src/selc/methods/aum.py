@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from selc.core.seeding import generator
-from selc.core.store import Store
+from selc.core.store import Store, block_rows
 from selc.errors import ConfigError, TrainingError
 from selc.methods.base import METHODS, Method, Train
 from selc.methods.ce import CE
@@ -36,6 +36,7 @@ class AUM(Method):
 
     family = "stages"
     cost = 1.4
+    parallel = True
     epochs: int = 0  # of the run; `check` is told
 
     def __init__(self, *, measure: float = 0.5, quantile: float = 0.99) -> None:
@@ -63,7 +64,7 @@ class AUM(Method):
             given = Labels(label.index_fill(0, chosen, extra), extra + 1)
             epochs = max(1, epochs_of(self.measure, self.epochs))
             measured = train(Margins(), replace(data, labels=given), epochs=epochs, schedule="constant")
-            distance[run] = standardised(measured.target.full()[:, 0], chosen, self.quantile)
+            distance[run] = standardised(measured.target.at(torch.zeros_like(label)), chosen, self.quantile)
         away = distance.amax(dim=0)  # above the threshold in one of the runs is enough
         kept = rows[away[rows] >= 0]
         if len(kept) == 0:
@@ -75,11 +76,12 @@ class AUM(Method):
 class Margins(Method):
     """Cross entropy that adds up margins; only `AUM.fit` sees what it hands out, a table with the mean margin."""
 
+    parallel = True
     epochs: int = 0
 
     def setup(self, data: TrainSet) -> None:
-        self.num_classes = data.num_classes
-        self.total, self.count = Store(len(data), 1), Store(len(data), 1)
+        self.data = data
+        self.total, self.count = data.new_store(1), data.new_store(1)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         if batch.clock >= 1 or self.epochs == 1:  # the first epoch says more about the random weights (authors' code)
@@ -89,11 +91,11 @@ class Margins(Method):
         return super().loss(outputs, batch)
 
     def belief(self, sweep: Sweep) -> Store:
-        table = Store(len(self.total), self.num_classes).to(self.total.table.device)
-        for index, total in self.total.blocks():
+        table = self.data.new_store()
+        for index, total in self.total.blocks(block_rows(table.columns)):
             count = self.count.read(index)
             mean = torch.where(count > 0, total / count.clamp_min(1), torch.inf)  # never seen: nothing against it
-            table.write(index, mean.expand(-1, self.num_classes))
+            table.write(index, mean.expand(-1, table.columns))
         return table
 
     def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:

@@ -53,6 +53,7 @@ class Method(nn.Module):
     needs: ClassVar[str] = ""  # what must be given or estimated beside the labels: "noise rate", ...
     cost: ClassVar[float] = 1.0  # time of a training relative to CE; measured in benchmarks/methods.py
     keeps_belief: ClassVar[bool] = False  # ``belief`` reads what the method keeps and needs no sweep
+    parallel: ClassVar[bool] = False  # right in several processes: each sees only its rows of a batch and of the tables
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,6 +73,9 @@ class Method(nn.Module):
         """How a batch meets the model."""
         outputs = model(batch.x)
         return Step(self.loss(outputs, batch), outputs)
+
+    def idle(self, outputs: Tensor, clock: float) -> None:
+        """What a process without a row in a batch does so that the others can go on; ``outputs`` are [0, C]."""
 
     def end_epoch(self, epoch: int, sweep: Sweep) -> None:
         """Relabel, refit, reselect."""

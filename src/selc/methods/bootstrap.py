@@ -29,6 +29,8 @@ class Bootstrap(Method):
     Deviations: none. ``beta="auto"`` is the published value of each kind: 0.95 for soft, 0.8 for hard.
     """
 
+    parallel = True
+
     def __init__(self, *, kind: Literal["soft", "hard"] = "soft", beta: float | Literal["auto"] = "auto") -> None:
         super().__init__()
         if kind not in PUBLISHED:

@@ -8,3 +8,5 @@ from selc.methods.base import METHODS, Method
 @METHODS.register("ce")
 class CE(Method):
     """Cross entropy on the given labels: what the others are compared with."""
+
+    parallel = True

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from selc.core.seeding import generator
-from selc.core.store import Store
 from selc.errors import ConfigError, TrainingError
 from selc.methods.base import METHODS, Method, Train
 from selc.methods.ce import CE
@@ -67,7 +66,7 @@ class ConfidentLearning(Method):
         label = data.labels.hard
         rows = torch.arange(len(data), device=label.device) if data.rows is None else data.rows
         fold = folds_of(label[rows].cpu(), self.folds, train.seed).to(rows.device)
-        p = Store(len(data), data.num_classes).to(label.device)
+        p = data.new_store()
         for k in range(self.folds):
             outcome, out = train(CE(), replace(data, rows=rows[fold != k])), rows[fold == k]
             p.write(out, outcome.probs.read(out))

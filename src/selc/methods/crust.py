@@ -86,8 +86,8 @@ class CRUST(Method):
         self.offsets = self.sizes.cumsum(0) - self.sizes
         self.places = torch.zeros(len(data), dtype=torch.int64, device=rows.device)  # of a row in ``by_class``
         self.places[self.by_class] = torch.arange(len(rows), device=rows.device)
-        self.weight = Store(len(data), 1)  # zero: not chosen
-        self.weight.to(rows.device).write(rows, torch.ones(len(rows), 1, device=rows.device))
+        self.weight = data.new_store(1)  # zero: not chosen
+        self.weight.write(rows, torch.ones(len(rows), 1, device=rows.device))
 
     def select(self) -> Tensor:
         return self.weight.full().squeeze(1).nonzero().flatten()

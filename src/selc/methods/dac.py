@@ -77,7 +77,7 @@ class DAC(Method):
 
     def setup(self, data: TrainSet) -> None:
         self.given = data.labels
-        self.abstained = Store(len(data), 2)  # a at the best epoch, and whether abstaining was likeliest
+        self.abstained = data.new_store(2)  # a at the best epoch, and whether abstaining was likeliest
         self.register_buffer("average", torch.tensor(torch.nan))
         self.register_buffer("first_price", torch.tensor(torch.nan))
         self.register_buffer("best", torch.tensor(-1.0))  # accuracy on the rows that are held out

@@ -10,7 +10,6 @@ from selc.core.loss import check_alpha, soft_cross_entropy
 from selc.core.store import Store
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method
-from selc.methods.parts import label_store
 from selc.types import Batch, Sweep, TrainSet
 
 EDGE = 1e-4  # keeps <t, q> below one, so that the logarithm stays finite (the authors' constant)
@@ -29,6 +28,7 @@ class ELR(Method):
 
     family = "memory"
     cost = 1.2
+    parallel = True
     keeps_belief = True
 
     def __init__(self, *, beta: float = 0.7, lambda_: float = 3.0) -> None:
@@ -38,8 +38,8 @@ class ELR(Method):
         self.beta, self.lambda_ = check_alpha(beta, "beta"), lambda_
 
     def setup(self, data: TrainSet) -> None:
-        self.store = label_store(data.labels)  # t scaled to sum to one; before the first update the given label
-        self.updates = Store(len(data), 1)  # how many there were: t sums to 1 - beta^updates
+        self.store = data.new_store(labels=True)  # t scaled to sum to one; before the first update the given label
+        self.updates = data.new_store(1)  # how many there were: t sums to 1 - beta^updates
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         q = self.probs(outputs).clamp(EDGE, 1 - EDGE)

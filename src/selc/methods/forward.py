@@ -100,7 +100,7 @@ def anchored(probs: Store, data: TrainSet, outliers: float) -> Tensor:
     """The transition matrix as predictions show it on the surest sample of each class, [C, C]; rows sum to one."""
     rows = torch.arange(len(data), device=data.labels.hard.device) if data.rows is None else data.rows
     sizes = torch.bincount(data.labels.hard[rows], minlength=data.num_classes).tolist()
-    p = probs.read(rows)
+    p = probs.full()[rows]
     surest = [
         int(p[:, j].topk(min(int(outliers * size), len(rows) - 1) + 1).indices[-1]) for j, size in enumerate(sizes)
     ]

@@ -20,6 +20,8 @@ class GCE(Method):
     derivative is finite at p = 0. The truncated variant is a method of its own.
     """
 
+    parallel = True
+
     def __init__(self, *, q: float = 0.7) -> None:
         super().__init__()
         if not 0 < q <= 1:

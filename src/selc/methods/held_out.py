@@ -38,7 +38,7 @@ class BestEpoch(Method):
 
     def setup(self, data: TrainSet) -> None:
         self.given = data.labels
-        self.predicted = Store(len(data), data.num_classes)
+        self.predicted = data.new_store()
         self.register_buffer("score", torch.tensor(-torch.inf))
 
     def end_epoch(self, epoch: int, sweep: Sweep) -> None:
@@ -47,7 +47,8 @@ class BestEpoch(Method):
         score = measure(p, self.given, self.judges)
         if bool(score > self.score):
             self.score.copy_(score)
-            self.predicted.load_state_dict(p.state_dict())
+            for index, rows in p.blocks():
+                self.predicted.write(index, rows)
             self.best.load_state_dict(self.__dict__["model"].state_dict())
 
     def belief(self, sweep: Sweep) -> Store:

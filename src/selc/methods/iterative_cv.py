@@ -160,7 +160,7 @@ def selected_rate(rate: float, rivals: int) -> float:
 
 def judged(judge: Outcome, data: TrainSet, rows: Tensor) -> tuple[Tensor, Tensor]:
     """Whether a network predicts the given labels of ``rows``, and its losses on them."""
-    here = rows.to(judge.probs.table.device)
+    here = rows.to(judge.probs.device)
     p, target = judge.probs.read(here), data.labels.read(here)
     losses = -torch.xlogy(target, p.clamp_min(torch.finfo(p.dtype).tiny)).sum(dim=1)  # to compare them: no gradient
     return (p.argmax(dim=1) == target.argmax(dim=1)).cpu(), losses.cpu()

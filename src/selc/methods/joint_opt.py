@@ -14,7 +14,7 @@ from selc.core.store import Store
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Train
 from selc.methods.ce import CE
-from selc.methods.parts import History, epochs_of, label_store
+from selc.methods.parts import History, epochs_of
 from selc.types import Batch, Outcome, Sweep, TrainSet
 
 
@@ -64,8 +64,8 @@ class JointOpt(Method):
         self.second, self.prior = second, prior
 
     def setup(self, data: TrainSet) -> None:
-        self.history = History(len(data), data.num_classes, self.window)
-        self.labels = label_store(data.labels)
+        self.history = History(data, self.window)
+        self.labels = data.new_store(labels=True)
         share = torch.ones(data.num_classes)
         if self.prior == "given":
             label = data.labels.hard if data.rows is None else data.labels.hard[data.rows]

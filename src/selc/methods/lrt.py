@@ -6,10 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from selc.core.store import Store
+from selc.core.store import Store, block_rows
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, detached_probs
-from selc.methods.parts import History, epochs_of
+from selc.methods.parts import History, epochs_of, labels_belief
 from selc.types import Batch, Sweep, TrainSet
 
 SPILL = 1e-4  # weight of every other class in the retroactive term (the authors' constant)
@@ -32,6 +32,7 @@ class LRT(Method):
 
     family = "relabelling"
     cost = 1.0
+    parallel = True
     keeps_belief = True
     epochs: int = 0  # of the run; `check` is told
 
@@ -60,10 +61,10 @@ class LRT(Method):
         self.retro, self.start, self.interval = retro, start, interval
 
     def setup(self, data: TrainSet) -> None:
-        self.num_classes = data.num_classes
-        self.history = History(len(data), data.num_classes, self.window)
-        self.labels, self.earlier = (Store(len(data), 1, dtype=torch.int64) for _ in range(2))
-        for index, rows in data.labels.blocks():
+        self.data, self.num_classes = data, data.num_classes
+        self.history = History(data, self.window)
+        self.labels, self.earlier = (data.new_store(1, dtype=torch.int64) for _ in range(2))
+        for index, rows in data.blocks():
             for store in (self.labels, self.earlier):
                 store.write(index, rows.argmax(dim=1, keepdim=True))
 
@@ -82,7 +83,7 @@ class LRT(Method):
                 self.earlier.write(index, label)
         if epoch < epochs_of(self.update, self.epochs):
             return
-        for index, label in self.labels.blocks():
+        for index, label in self.labels.blocks(block_rows(self.num_classes)):
             f = self.history.mean(index)
             best, guess = f.max(dim=1, keepdim=True)
             # A product, as f_y may be 0; a row that was never seen has 0 on both sides and stays.
@@ -95,7 +96,7 @@ class LRT(Method):
         return self.delta + (self.last - self.delta) * (epoch - update + 1) / max(self.epochs - update, 1)
 
     def belief(self, sweep: Sweep) -> Store:
-        return Store.from_labels(self.labels.full().flatten(), self.num_classes)
+        return labels_belief(self.labels, self.data)
 
     def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
         self.epochs = epochs

@@ -14,7 +14,7 @@ from selc.core.loss import log_softmax, soft_cross_entropy
 from selc.core.store import Store
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method
-from selc.methods.parts import epochs_of, label_store, mixup, partners
+from selc.methods.parts import epochs_of, mixup, partners
 from selc.types import Batch, Step, Sweep, TrainSet
 
 CUT = 0.05  # share of the losses at either end that the mixture does not see
@@ -68,7 +68,7 @@ class MCorrection(Method):
 
     def setup(self, data: TrainSet) -> None:
         self.given, self.rows, self.held = data.labels, data.rows, data.held
-        self.store = label_store(data.labels)
+        self.store = data.new_store(labels=True)
         self.register_buffer("table", torch.zeros(BINS))  # P(wrong) of a loss; before the first fit nothing is wrong
         self.register_buffer("ends", torch.tensor([0.0, 1.0]))  # losses that count as 0 and 1
 

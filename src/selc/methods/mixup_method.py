@@ -23,6 +23,8 @@ class Mixup(Method):
     of processes. A step has no outputs of unmixed inputs, so no losses on the given labels are recorded.
     """
 
+    parallel = True
+
     def __init__(self, *, concentration: float = 1.0) -> None:
         super().__init__()
         if not 0 <= concentration < math.inf:

@@ -24,6 +24,7 @@ class NCEandRCE(Method):
     """
 
     cost = 1.9  # clipping reads every gradient once more
+    parallel = True
 
     def __init__(
         self, *, alpha: float = 1.0, beta: float = 1.0, log_zero: float = LOG_ZERO, clip_norm: float = 5.0

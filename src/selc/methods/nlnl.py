@@ -64,8 +64,8 @@ class NLNL(Method):
         self.negatives, self.cut, self.window, self.pseudo = negatives, cut, window, pseudo
 
     def setup(self, data: TrainSet) -> None:
-        self.given = data.labels
-        self.history = History(len(data), data.num_classes, self.window)
+        self.data, self.given = data, data.labels
+        self.history = History(data, self.window)
         rows = data.rows
         if self.earlier is not None and self.stage == "pseudo-1":
             rows = self._learnable(data)
@@ -90,7 +90,7 @@ class NLNL(Method):
         return -weight * (batch.target * self.log_probs(outputs)).sum(dim=1)
 
     def belief(self, sweep: Sweep) -> Store:
-        q = Store(len(self.given), self.given.num_classes).to(self.class_weights.device)
+        q = self.data.new_store()
         for index, given in self.given.blocks():
             q.write(index, handed_out(self.history.mean(index), given))
         return q

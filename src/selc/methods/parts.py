@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import numpy as np
@@ -9,21 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from selc.core.loss import handed_out
-from selc.core.store import BLOCK, Store
+from selc.core.store import Store, block_rows
 from selc.types import Batch, Labels, TrainSet
-
-
-def label_store(labels: Labels) -> Store:
-    """A table that starts as the given labels."""
-    store = Store(len(labels), labels.num_classes).to(labels.hard.device)
-    for index, rows in labels.blocks():
-        store.write(index, rows)
-    return store
 
 
 def normalised(store: Store, labels: Labels) -> Store:
     """A copy of an ensemble that started at zero, as targets: rows sum to one, rows without an update are given."""
-    result = Store(len(store), store.columns).to(store.table.device)
+    result = store.like()
     for index, rows in store.blocks():
         result.write(index, handed_out(rows, labels.read(index)))
     return result
@@ -31,28 +24,35 @@ def normalised(store: Store, labels: Labels) -> Store:
 
 def given_for(data: TrainSet, rows: Tensor | None, probs: Store) -> Store:
     """A belief: the given labels at ``rows`` (None: everywhere), ``probs`` elsewhere."""
-    result = Store(len(probs), probs.columns).to(probs.table.device)
-    for index, block in probs.blocks():
-        result.write(index, block)
-    for part in (torch.arange(len(data), device=probs.table.device) if rows is None else rows).split(BLOCK):
+    result = copy.deepcopy(probs)
+    given = result.held_rows() if rows is None else result.among_held(rows)
+    for part in given.split(block_rows(probs.columns)):
         result.write(part, data.labels.read(part))
     return result
 
 
 def mixed_belief(weight: Tensor, given: Labels, p: Store) -> Store:
     """weight * given + (1 - weight) * p, row by row."""
-    result = Store(len(p), p.columns).to(p.table.device)
+    result = p.like()
     for index, rows in p.blocks():
         result.write(index, torch.lerp(rows, given.read(index), weight[index, None]))
+    return result
+
+
+def labels_belief(labels: Store, data: TrainSet) -> Store:
+    """A belief: the classes in a table [N, 1], each for certain."""
+    result = data.new_store()
+    for index, label in labels.blocks():
+        result.write_labels(index, label.flatten())
     return result
 
 
 class History(nn.Module):
     """The probabilities of the last ``window`` epochs; epochs that have not come yet are zeros."""
 
-    def __init__(self, rows: int, columns: int, window: int) -> None:
+    def __init__(self, data: TrainSet, window: int) -> None:
         super().__init__()
-        self.epochs = nn.ModuleList(Store(rows, columns) for _ in range(window))
+        self.epochs = nn.ModuleList(data.new_store() for _ in range(window))
 
     def write(self, epoch: int, index: Tensor, rows: Tensor) -> None:
         slot = self.epochs[epoch % len(self.epochs)]

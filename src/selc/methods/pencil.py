@@ -39,6 +39,7 @@ class PENCIL(Method):
 
     family = "learned labels"
     cost = 0.9
+    parallel = True
     keeps_belief = True
     epochs: int = 200  # of the run; `check` is told
 
@@ -75,8 +76,9 @@ class PENCIL(Method):
         return None
 
     def setup(self, data: TrainSet) -> None:
-        self.logits = Store(len(data), data.num_classes)
-        for index, rows in data.labels.blocks():
+        self.data = data
+        self.logits = data.new_store(data.num_classes)
+        for index, rows in data.blocks():
             self.logits.write(index, self.scale * rows)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
@@ -92,7 +94,7 @@ class PENCIL(Method):
         return divergence(log_p, u.log_softmax(dim=1)) + self.beta * entropy / outputs.shape[1]
 
     def belief(self, sweep: Sweep) -> Store:
-        result = Store(len(self.logits), self.logits.columns).to(self.logits.table.device)
+        result = self.data.new_store()
         for index, rows in self.logits.blocks():
             result.write(index, rows.softmax(dim=1))
         return result
@@ -130,6 +132,8 @@ class PENCIL(Method):
 
 class FixedLabels(Method):
     """The last part of PENCIL: KL(p || d) / C, with labels that no longer change."""
+
+    parallel = True
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         return divergence(self.log_probs(outputs), batch.target.clamp_min(FLOOR).log())

@@ -4,11 +4,11 @@ ICLR 2021."""
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from selc.core.loss import soft_cross_entropy
 from selc.core.store import Store
+from selc.core.world import current
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, detached_probs
 from selc.methods.parts import History, epochs_of
@@ -28,6 +28,7 @@ class PLC(Method):
 
     family = "relabelling"
     cost = 1.0
+    parallel = True
     keeps_belief = True
     epochs: int = 180  # of the run; `check` is told
     theta_now: Tensor
@@ -55,8 +56,10 @@ class PLC(Method):
         return None
 
     def setup(self, data: TrainSet) -> None:
-        self.history = History(len(data), data.num_classes, self.window)
-        self.labels = Store.from_labels(data.labels.hard, data.num_classes)
+        self.history = History(data, self.window)
+        self.labels = data.new_store()  # one-hot rows
+        for index, rows in data.blocks():
+            self.labels.write_labels(index, rows.argmax(dim=1))
         self.register_buffer("theta_now", torch.tensor(self.theta))
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
@@ -73,9 +76,9 @@ class PLC(Method):
             label = rows.argmax(dim=1)
             rejected = f.gather(1, label[:, None]).squeeze(1) < self.theta_now * best
             other = rejected & (guess != label)
-            self.labels.write(index[other], F.one_hot(guess[other], f.shape[1]))
+            self.labels.write_labels(index[other], guess[other])
             changed += int(other.sum())
-        if changed < self.quiet * len(self.labels):
+        if int(current().sum(torch.tensor(changed))) < self.quiet * len(self.labels):
             self.theta_now.add_(self.growth).clamp_(max=self.limit)
 
     def belief(self, sweep: Sweep) -> Store:

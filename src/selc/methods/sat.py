@@ -6,8 +6,9 @@ from torch import Tensor
 
 from selc.core.loss import check_alpha, check_start, confidence_weights, soft_cross_entropy
 from selc.core.store import Store
+from selc.core.world import current
 from selc.methods.base import METHODS, Method, detached_probs
-from selc.methods.parts import cannot_flip, epochs_of, label_store
+from selc.methods.parts import cannot_flip, epochs_of
 from selc.types import Batch, Sweep, TrainSet
 
 
@@ -23,6 +24,7 @@ class SAT(Method):
 
     family = "memory"
     cost = 1.0
+    parallel = True
     keeps_belief = True
     epochs: int = 200  # of the run; `check` is told
 
@@ -31,13 +33,17 @@ class SAT(Method):
         self.start, self.alpha = check_start(start), check_alpha(alpha)
 
     def setup(self, data: TrainSet) -> None:
-        self.store = label_store(data.labels)
+        self.store = data.new_store(labels=True)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         if batch.clock < self._start():
             return soft_cross_entropy(outputs, batch.target)
         target = self.store.ema(batch.index, detached_probs(self, outputs), self.alpha)
-        return confidence_weights(target) * soft_cross_entropy(outputs, target)
+        return confidence_weights(target, current()) * soft_cross_entropy(outputs, target)
+
+    def idle(self, outputs: Tensor, clock: float) -> None:
+        if clock >= self._start():
+            confidence_weights(outputs, current())
 
     def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
         self.epochs = epochs

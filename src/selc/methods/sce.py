@@ -36,6 +36,8 @@ class SCE(Method):
     for CIFAR-10; for CIFAR-100 they use alpha 6 and beta 0.1.
     """
 
+    parallel = True
+
     def __init__(self, *, alpha: float = 0.1, beta: float = 1.0, log_zero: float = LOG_ZERO) -> None:
         super().__init__()
         check_weights(alpha, beta, log_zero)

@@ -29,6 +29,7 @@ class SEAL(Method):
     family = "stages"
     keeps_belief = True
     cost = 4.4
+    parallel = True
 
     def __init__(self, *, iterations: int = 3, init: Literal["fresh", "previous"] = "fresh") -> None:
         super().__init__()
@@ -40,14 +41,14 @@ class SEAL(Method):
 
     def setup(self, data: TrainSet) -> None:
         self.given = data.labels
-        self.total = Store(len(data), data.num_classes)
+        self.mean = data.new_store()
 
     def end_epoch(self, epoch: int, sweep: Sweep) -> None:
         for index, rows in sweep().blocks():
-            self.total.write(index, self.total.read(index) + rows)
+            self.mean.ema(index, rows, momentum=epoch / (epoch + 1))
 
     def belief(self, sweep: Sweep) -> Store:
-        return normalised(self.total, self.given)
+        return normalised(self.mean, self.given)
 
     def fit(self, data: TrainSet, train: Train) -> Outcome:
         outcome = train(self, data)

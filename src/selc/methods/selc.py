@@ -18,10 +18,11 @@ from selc.core.loss import (
 )
 from selc.core.store import Store
 from selc.core.turning import Metric, Turn, alpha_for, contested, trust, turning_point
+from selc.core.world import current
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Train, detached_probs
 from selc.methods.ce import CE
-from selc.methods.parts import cannot_flip, label_store, normalised
+from selc.methods.parts import cannot_flip, normalised
 from selc.methods.watch import found, watch
 from selc.types import Batch, Outcome, Sweep, TrainSet
 
@@ -44,6 +45,7 @@ class SELC(Method):
 
     family = "memory"
     cost = 1.1
+    parallel = True
     keeps_belief = True
 
     def __init__(
@@ -68,7 +70,7 @@ class SELC(Method):
 
     def setup(self, data: TrainSet) -> None:
         self.given = data.labels
-        self.store = label_store(data.labels) if self.option == "II" else Store(len(data), data.num_classes)
+        self.store = data.new_store(labels=self.option == "II")  # Option I starts at zero
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         start, alpha = self._numbers()
@@ -76,7 +78,11 @@ class SELC(Method):
             return soft_cross_entropy(outputs, batch.target)
         target = self.store.ema(batch.index, detached_probs(self, outputs), alpha)  # Eq. 4
         loss = soft_cross_entropy(outputs, target)  # Eq. 6
-        return confidence_weights(target) * loss if self.weighted else loss
+        return confidence_weights(target, current()) * loss if self.weighted else loss
+
+    def idle(self, outputs: Tensor, clock: float) -> None:
+        if self.weighted and clock >= self._numbers()[0]:
+            confidence_weights(outputs, current())
 
     def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
         if self.start in ("auto", "pilot"):
@@ -93,7 +99,7 @@ class SELC(Method):
             turn = found(watched.history)
             assert turn is not None  # by three quarters of the epochs there is one
             if turn.start is None:  # CE went on to the end: no label is changed
-                return replace(watched, target=label_store(data.labels))
+                return replace(watched, target=data.new_store(labels=True))
             outcome = train(self._at(turn.start, turn.alpha), data, start_from=(watched, turn.start))
             given = data.labels.hard.cpu()
             return replace(outcome, given=given, trust=self.trusted(turn, watched, outcome, given))

@@ -28,6 +28,7 @@ class SELCPlus(Method):
 
     family = "stages"
     cost = 2.2
+    parallel = True
 
     def __init__(
         self,

@@ -82,8 +82,8 @@ class SELF(Method):
 
     def setup(self, data: TrainSet) -> None:
         self.given = data.labels
-        self.ensemble = Store(len(data), data.num_classes)  # z
-        self.best = Store(len(data), data.num_classes)  # z after the best epoch
+        self.ensemble = data.new_store()  # z
+        self.best = data.new_store()  # z after the best epoch
         if self.earlier is not None:
             for index, rows in self.earlier.blocks():
                 self.ensemble.write(index, rows)

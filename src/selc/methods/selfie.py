@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from selc.core.loss import soft_cross_entropy
-from selc.core.store import Store
+from selc.core.store import Store, block_rows
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Train
 from selc.methods.parts import epochs_of
@@ -17,6 +17,7 @@ from selc.methods.watch import Rate, check_rate, known_rate
 from selc.types import Batch, Outcome, Sweep, TrainSet
 
 DOUBT = 1e-6  # that a row keeps which was not refurbished: so only refurbished rows are one-hot
+DOUBT_IN_HALF = 2**-10  # the same in a table of 16 bits, where less would be rounded away
 
 
 @METHODS.register("selfie")
@@ -69,12 +70,13 @@ class SELFIE(Method):
 
     def setup(self, data: TrainSet) -> None:
         small = torch.int16 if data.num_classes < 2**15 else torch.int32
-        self.votes = Store(len(data), max(1, epochs_of(self.history, self.epochs)), dtype=small)  # class + 1; 0: none
-        self.visits = Store(len(data), 1, dtype=torch.int64)
-        self.refurbished = Store(len(data), 1, dtype=torch.int64)  # class + 1; 0: not
+        self.votes = data.new_store(max(1, epochs_of(self.history, self.epochs)), dtype=small)  # class + 1; 0: none
+        self.visits = data.new_store(1, dtype=torch.int64)
+        self.refurbished = data.new_store(1, dtype=torch.int64)  # class + 1; 0: not
         if self.carried is not None:
-            self.refurbished.write(torch.arange(len(data)), self.carried.cpu()[:, None])
-        self.num_classes = data.num_classes
+            rows = data.own_rows()
+            self.refurbished.write(rows, self.carried.to(rows.device)[rows, None])
+        self.data, self.num_classes = data, data.num_classes
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         index, selects = batch.index, int(batch.clock) >= epochs_of(self.warm_up, self.epochs)
@@ -95,10 +97,10 @@ class SELFIE(Method):
 
     def belief(self, sweep: Sweep) -> Store:
         """The refurbished labels, and the network's probabilities of other samples; only the former are certain."""
-        result = Store(len(self.refurbished), self.num_classes).to(self.refurbished.table.device)
-        probs = sweep()
-        for index, label in self.refurbished.blocks():
-            unsure = (1 - DOUBT) * probs.read(index) + DOUBT / self.num_classes
+        result = self.data.new_store()
+        probs, doubt = sweep(), DOUBT_IN_HALF if result.form == "half" else DOUBT
+        for index, label in self.refurbished.blocks(block_rows(self.num_classes)):
+            unsure = (1 - doubt) * probs.read(index) + doubt / self.num_classes
             result.write(index, torch.where(label > 0, self._one_hot(label.flatten() - 1), unsure))
         return result
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from selc.core.store import Store
+from selc.core.world import current
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method
 from selc.methods.parts import epochs_of, given_for
@@ -29,6 +30,7 @@ class TruncatedGCE(Method):
 
     family = "selection"
     cost = 1.0
+    parallel = True
     epochs: int = 200  # of the run; `check` is told
 
     def __init__(self, *, q: float = 0.7, k: float = 0.5, start: float = 0.33, every: float = 0.083) -> None:
@@ -49,7 +51,7 @@ class TruncatedGCE(Method):
 
     def setup(self, data: TrainSet) -> None:
         self.data = data
-        self.weight = Store(len(data), 1)
+        self.weight = data.new_store(1)
         for index, rows in self.weight.blocks():
             self.weight.write(index, torch.ones_like(rows))
 
@@ -64,7 +66,7 @@ class TruncatedGCE(Method):
             return
         probs = sweep()
         kept = [(index, self._lq(p**self.q, self.data.labels.read(index)) < self.limit) for index, p in probs.blocks()]
-        if not any(bool(keep.any()) for _, keep in kept):
+        if not int(current().sum(torch.tensor(sum(int(keep.sum()) for _, keep in kept)))):
             return
         for index, keep in kept:
             self.weight.write(index, keep.unsqueeze(1))

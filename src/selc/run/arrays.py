@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from selc.core.world import current
 from selc.data import ArrayInputs, DatasetInputs, Recipe
 from selc.data.coding import Cells, Coding
 from selc.data.datasets import labels_of
@@ -28,7 +29,7 @@ from selc.run.config import ARRAYS, Choice, Config, resolve_plan
 from selc.run.folder import RunFolder
 from selc.run.inputs import write_inputs
 from selc.run.issues import issues_of
-from selc.run.job import train_into
+from selc.run.job import train_into, whole
 from selc.train import Progress, Trainer
 from selc.types import EvalSet, Inputs, Labels, Outcome, TrainSet
 
@@ -74,7 +75,7 @@ def fit(
     factory = _factory(net, shape, net_options)
     if out is None:
         trainer = Trainer(plan, factory, tests=samples.tests, val=samples.val, progress=progress)
-        return _described(trainer.fit(chosen_method, data), samples, data, classes)
+        return _described(whole(trainer.fit(chosen_method, data)), samples, data, classes)
     config = Config(
         data=Choice(name=ARRAYS),
         noise=Choice(name="none"),
@@ -84,9 +85,11 @@ def fit(
     )
     noise = measured(data.labels.hard, data.labels.hard, count)
     run = RunFolder(out)
-    if not (resume and (run.path / "config.toml").exists()):
-        run = RunFolder.create(out, config, noise, None, classes, samples.ids, held=data.held)
-    write_inputs(run.path, samples.inputs)
+    if current().leads:
+        if not (resume and (run.path / "config.toml").exists()):
+            RunFolder.create(out, config, noise, None, classes, samples.ids, held=data.held)
+        write_inputs(run.path, samples.inputs)
+    current().barrier()
     outcome = train_into(
         run,
         chosen_method,

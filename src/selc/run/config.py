@@ -121,7 +121,7 @@ class Config(BaseModel):
     def fingerprint(self, labels_digest: str) -> str:
         """A hash of what the result depends on: not where and how fast it is computed."""
         content = self.model_dump(mode="json")
-        for free in ("device", "compile", "threads"):
+        for free in ("device", "compile", "threads", "engine"):
             del content["train"][free]
         if not content["labels"]["verified"]:
             del content["labels"]["verified"]  # runs from before there were verdicts can be gone on with

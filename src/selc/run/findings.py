@@ -10,11 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from selc.core.store import Store
 from selc.core.turning import Turn
 
 Column = Sequence[Any] | np.ndarray[Any, np.dtype[Any]]
 KEEP, REVIEW, RELABEL = 0, 1, 2
 ACTIONS = ("keep", "review", "relabel")
+Table = Store | Tensor  # [N, C]
 COLUMNS = (
     "sample_id",
     "is_label_issue",
@@ -62,7 +64,7 @@ class Findings:
         }
 
 
-def label_quality(losses: Tensor, target: Tensor, given: Tensor, turn: Turn | None) -> Tensor:
+def label_quality(losses: Tensor, target: Table, given: Tensor, turn: Turn | None) -> Tensor:
     """How well a given label fits, in [0, 1]: the probability that it had while the network was at its best, [N].
 
     That is the time from the turning point on, as long again as it took to get there and at least three epochs: before
@@ -75,14 +77,14 @@ def label_quality(losses: Tensor, target: Tensor, given: Tensor, turn: Turn | No
         losses = losses[first : first + max(3, int(turn.peak))]
     seen = ~torch.isnan(losses)
     mean = torch.where(seen, losses, 0.0).sum(0) / seen.sum(0).clamp_min(1)
-    by_target = target.gather(1, given[:, None]).flatten()
+    by_target = _at(target, given)
     return torch.where(seen.any(0), torch.exp(-mean), by_target).clamp(0, 1)
 
 
 def find(
     losses: Tensor,
-    target: Tensor,
-    probs: Tensor,
+    target: Table,
+    probs: Table,
     given: Tensor,
     corrected: Tensor,
     turn: Turn | None = None,
@@ -97,12 +99,12 @@ def find(
     run disbelieves, so that a rare class is not judged by the frequent ones. What a person has ``settled`` [N], by a
     verdict on the label or by dropping the sample, is kept.
     """
-    confidence, suggested = target.max(dim=1)
+    confidence, suggested = _top(target)
     quality = label_quality(losses, target, given, turn)
     disputed = suggested != given
     share = float(disputed.double().mean())
     estimate, low, high = noise or (share, share / 2, share)
-    C = target.shape[1]
+    C = target.columns if isinstance(target, Store) else target.shape[1]
     sizes = torch.bincount(given, minlength=C).double()
     disputes = torch.bincount(given[disputed], minlength=C).double()
     by_class = disputes / sizes.clamp_min(1) / max(share, 1e-12) if share > 0 else torch.ones(C, dtype=torch.float64)
@@ -114,7 +116,19 @@ def find(
     action = torch.where(relabel, RELABEL, torch.where(review, REVIEW, KEEP))
     if settled is not None:
         action, quality = action.masked_fill(settled, KEEP), quality.masked_fill(settled, 1.0)
-    return Findings(given, probs.argmax(1), suggested, confidence, quality, action)
+    return Findings(given, _top(probs)[1], suggested, confidence, quality, action)
+
+
+def _top(table: Table) -> tuple[Tensor, Tensor]:
+    """The largest entry of every row and its column, [N] each; the table itself may be larger than the memory."""
+    values, columns = table.top() if isinstance(table, Store) else table.max(dim=1)
+    return values.cpu(), columns.cpu()
+
+
+def _at(table: Table, column: Tensor) -> Tensor:
+    if isinstance(table, Store):
+        return table.at(column.to(table.device)).cpu()
+    return table.gather(1, column[:, None]).flatten()
 
 
 def _place_in_class(quality: Tensor, given: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ given_targets.safetensors  soft labels to train on, where another run gave some
 noise.npz, noise.json   given labels, true labels where known, names of the samples; rate, matrix, hash
 inputs.json, inputs.safetensors  how data become inputs, for new data (`selc predict`)
 metrics.jsonl           one line per epoch
+tables.json             the form of the tables of per-sample state, and why
 stage-K/                checkpoint and recorded losses of each stage
 model.safetensors       the trained weights, for plain PyTorch
 corrected_labels.csv    one row per sample
@@ -23,9 +24,9 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -49,6 +50,8 @@ from selc.noise import Noise
 from selc.run.config import Config
 from selc.run.findings import Findings, find
 from selc.run.tables import as_csv, has_pyarrow, write_table
+from selc.train.checkpoint import drop_older
+from selc.train.record import read_records
 from selc.types import Outcome, Pass
 
 # What a run that was killed before it began may have left.
@@ -72,7 +75,7 @@ class RunFolder:
         classes: Sequence[str],
         ids: Sequence[str] | None = None,
         digest: str = "",
-        target: Tensor | None = None,
+        target: Store | None = None,
         rows: Tensor | None = None,
         held: Tensor | None = None,
     ) -> RunFolder:
@@ -98,7 +101,7 @@ class RunFolder:
         about = {"rate": rate, "sha256": noise.digest, "data_sha256": digest, "facts": dict(noise.facts)}
         write_json(run.path / "noise.json", {**about, "transition_matrix": noise.matrix.tolist()})
         if target is not None:
-            write_tensors(run.path / "given_targets.safetensors", {"target": target})
+            write_tensors(run.path / "given_targets.safetensors", _named(target=target))
         config.save(run.path / "config.toml")  # last: a folder with it is a run that can be resumed
         return run
 
@@ -180,15 +183,16 @@ class RunFolder:
         path = self.path / "given_targets.safetensors"
         if not path.exists():
             return None
-        table = read_tensors(path)["target"]
-        store = Store(*table.shape)
-        store.write(torch.arange(len(table)), table)
-        return store
+        return _table("target", read_tensors(path), len(self.classes))
 
     def targets(self) -> Tensor:
-        """The soft targets of the finished run, [N, C]."""
+        """The soft targets of the finished run, [N, C], for whoever knows that they fit."""
+        return self.table("target").full()
+
+    def table(self, name: Literal["target", "probs"]) -> Store:
+        """The soft targets, or the network's probabilities, of the finished run."""
         self._check_finished()
-        return read_tensors(self.path / "targets.safetensors")["target"]
+        return _table(name, read_tensors(self.path / "targets.safetensors"), len(self.classes))
 
     def corrected(self) -> Tensor:
         """The corrected labels of the finished run, [N]."""
@@ -209,9 +213,9 @@ class RunFolder:
         return entries
 
     def records(self, stage: int | None = None) -> Pass:
-        """The training pass, [E, N] each; of the last stage that recorded any.
+        """The training pass, [E, N] each, mapped from the files; of the last stage that recorded any.
 
-        Where the stage went on from a state of an earlier one, the epochs up to there come from that.
+        Where the stage went on from a state of an earlier one, the epochs up to there are those of that one.
         """
         if stage is None:
             recorded = [e["stage"] for e in self.history() if "given_loss" in e]
@@ -219,35 +223,36 @@ class RunFolder:
         manifest = self._manifest(stage)
         if not manifest:
             raise RunFolderError(f"{self.path} must have saved an epoch of stage {stage}; got none yet.")
-        files = [(stage, entry["epoch"]) for entry in manifest["history"]]
-        if "begin" in manifest:
-            earlier, first = manifest["begin"]
-            files = [(earlier, epoch) for epoch in range(first)] + files
-        tensors = [read_tensors(self.path / f"stage-{s}" / "records" / f"epoch-{e:04d}.safetensors") for s, e in files]
-        return Pass(*(torch.stack([t[name] for t in tensors]) for name in Pass._fields))
+        epochs = manifest["history"][-1]["epoch"] + 1
+        return read_records(self.path / f"stage-{stage}" / "records", epochs, len(self.given), len(self.classes))
 
     def _manifest(self, stage: int) -> dict[str, Any]:
         path = self.path / f"stage-{stage}" / "manifest.json"
         return dict(read_json(path)) if path.exists() else {}
 
-    def write_metrics(self) -> None:
-        write_text(self.path / "metrics.jsonl", "".join(json.dumps(e) + "\n" for e in self.history()))
+    def write_metrics(self, last: dict[str, Any] | None = None) -> None:
+        """One line per epoch; ``last`` is one that may still be on its way to the disk."""
+        entries = self.history()
+        if last is not None and (last["stage"], last["epoch"]) not in {(e["stage"], e["epoch"]) for e in entries}:
+            entries.append(last)
+        write_text(self.path / "metrics.jsonl", "".join(json.dumps(e) + "\n" for e in entries))
 
     def write_results(self, outcome: Outcome, summary: dict[str, Any], findings: Findings) -> None:
         """Write what the run was for; the summary last."""
         write_tensors(self.path / "model.safetensors", {k: v.clone() for k, v in outcome.model.state_dict().items()})
-        target = outcome.target.full().cpu()
         corrected = outcome.corrected_labels.cpu()
-        tables = {"target": target, "probs": outcome.probs.full(), "corrected": corrected}
-        write_tensors(self.path / "targets.safetensors", tables)
+        tables = _named(target=outcome.target, probs=outcome.probs)
+        write_tensors(self.path / "targets.safetensors", {**tables, "corrected": corrected})
         write_text(
-            self.path / "corrected_labels.csv", labels_csv(self.ids, self.given, corrected, target, self.classes)
+            self.path / "corrected_labels.csv",
+            labels_csv(self.ids, self.given, corrected, outcome.target, self.classes),
         )
         self.write_findings(findings)
         self.write_metrics()
         write_json(self.path / "summary.json", summary)
         for stage in self.stages():
             shutil.rmtree(stage / "snapshots", ignore_errors=True)  # there is nothing left to step back for
+            drop_older(stage)
 
     def write_findings(self, findings: Findings) -> None:
         columns = findings.columns(self.ids, self.classes)
@@ -262,8 +267,9 @@ class RunFolder:
         rate = summary.get("noise_rate")
         noise = None if rate is None else (rate["estimate"], rate["low"], rate["high"])
         losses = self.records().losses
+        target, probs = (_table(name, tables, len(self.classes)) for name in ("target", "probs"))
         labels = (self.given, tables["corrected"])
-        made = find(losses, tables["target"], tables["probs"], *labels, turn, noise, self.settled)
+        made = find(losses, target, probs, *labels, turn, noise, self.settled)
         return made.all_kept() if "unlearnt" in summary else made
 
     def _check_finished(self) -> None:
@@ -281,11 +287,27 @@ class RunFolder:
             ) from None
 
 
-def labels_csv(ids: Sequence[str], given: Tensor, corrected: Tensor, target: Tensor, classes: Sequence[str]) -> str:
+def _named(**tables: Store) -> dict[str, Tensor]:
+    """Tables as tensors for a file: a whole one by its name, of another form each of its tensors as NAME/PART."""
+    return {
+        name if part == "table" else f"{name}/{part}": tensor.cpu()
+        for name, table in tables.items()
+        for part, tensor in table.tensors().items()
+    }
+
+
+def _table(name: str, tensors: Mapping[str, Tensor], columns: int) -> Store:
+    """The table that `_named` called ``name``."""
+    if name in tensors:
+        return Store.of({"table": tensors[name]}, columns)
+    return Store.of({k.removeprefix(f"{name}/"): t for k, t in tensors.items() if k.startswith(f"{name}/")}, columns)
+
+
+def labels_csv(ids: Sequence[str], given: Tensor, corrected: Tensor, target: Store, classes: Sequence[str]) -> str:
     """One row per sample, in the order of the data; ``confidence`` is the soft target of the believed label."""
-    confidence, believed = target.max(dim=1)
+    confidence, believed = target.top()
     names = np.array(classes, dtype=np.str_)
-    labels = {"given_label": given, "corrected_label": corrected, "believed_label": believed}
+    labels = {"given_label": given, "corrected_label": corrected, "believed_label": believed.cpu()}
     return as_csv(
         {
             "sample_id": ids,

@@ -32,9 +32,8 @@ def issues_of(outcome: Outcome, given: Tensor, num_classes: int, settled: Tensor
     given, turn = given.cpu(), outcome.turning_point
     rate = None if turn is None else noise_rate(turn, len(given))
     corrected = outcome.corrected_labels.cpu()
-    target, probs = outcome.target.full().cpu(), outcome.probs.full().cpu()
     losses = outcome.losses if outcome.recorded is None else outcome.recorded.losses
-    findings = find(losses.cpu(), target, probs, given, corrected, turn, rate, settled)
+    findings = find(losses.cpu(), outcome.target, outcome.probs, given, corrected, turn, rate, settled)
     if reason is not None:
         findings, rate = findings.all_kept(), (math.nan, 0.0, 1.0)
     share = float((corrected != given).double().mean())

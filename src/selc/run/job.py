@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from selc.core.store import Store
+from selc.core.world import current
 from selc.data import DATASETS, Bundle
 from selc.errors import RunFolderError
 from selc.files import write_json
@@ -27,12 +30,14 @@ from selc.run.issues import issues_of
 from selc.run.labels import Start, corrected_by, with_verdicts
 from selc.run.teacher import supply_for
 from selc.train import Plan, Progress, Trainer
+from selc.train.progress import Silent
+from selc.train.stages import check_processes
 from selc.types import EvalSet, Labels, Outcome, TrainSet, accuracies
 
 
 def load(config: Config) -> Bundle:
-    """The data of a configuration."""
-    return DATASETS[config.data.name](**config.data.options)
+    """The data of a configuration. Of several processes one reads first, and writes what the others find prepared."""
+    return current().in_turn(lambda: DATASETS[config.data.name](**config.data.options))
 
 
 def execute(
@@ -56,17 +61,30 @@ def execute(
         start = with_verdicts(start, config.labels.verified, bundle)
         noise = measured(bundle.labels, start.labels, C)._replace(facts=noise.facts)
     job.check(noise.labels)
-    known = (bundle.true, bundle.classes, bundle.ids, bundle.digest)
-    run = RunFolder.create(out, config, noise, *known, start.target, start.rows, start.held)
-    if bundle.notes or bundle.skipped:
-        write_json(run.path / "data.json", {"notes": list(bundle.notes), "skipped": [list(s) for s in bundle.skipped]})
-    write_inputs(run.path, bundle.inputs)
+    if current().leads:
+        known = (bundle.true, bundle.classes, bundle.ids, bundle.digest)
+        run = RunFolder.create(out, config, noise, *known, start.target, start.rows, start.held)
+        if bundle.notes or bundle.skipped:
+            skipped = [list(s) for s in bundle.skipped]
+            write_json(run.path / "data.json", {"notes": list(bundle.notes), "skipped": skipped})
+        write_inputs(run.path, bundle.inputs)
+    current().barrier()
+    run = RunFolder.open(out)
     job.go(run, progress)
     return run
 
 
-def resume(path: Path | str, progress: Progress | None = None, *, trust: bool = False) -> RunFolder:
-    """Go on with a run that was interrupted; a finished one is left as it is.
+def begun(path: Path, config: Config) -> bool:
+    """Whether there is a run of this configuration at ``path`` to go on with."""
+    if not (path / "config.toml").is_file():
+        return False
+    return RunFolder.open(path).config.fingerprint("") == config.fingerprint("")
+
+
+def resume(
+    path: Path | str, progress: Progress | None = None, bundle: Bundle | None = None, *, trust: bool = False
+) -> RunFolder:
+    """Go on with a run that was interrupted; a finished one is left as it is. ``bundle`` is its data, if loaded.
 
     ``trust`` lets the module be imported that the folder names as its network (see `Config.check_trusted`).
     """
@@ -77,9 +95,9 @@ def resume(path: Path | str, progress: Progress | None = None, *, trust: bool = 
             f"{run.path} must be a run on data by name to be resumed here; it was started from Python with arrays, "
             "which are not in the folder. Call selc.fit with the same arguments and resume=True."
         )
-    if not run.finished:
+    if not current().broadcast(run.finished):
         config.check_trusted(run.path, trust)
-        _Job(config).go(run, progress)
+        _Job(config, bundle).go(run, progress)
     return run
 
 
@@ -101,6 +119,7 @@ class _Job:
     def check(self, given: Tensor) -> None:
         """Refuse a method that cannot be trained on these labels."""
         data = TrainSet(self.bundle.inputs, Labels(given, len(self.bundle.classes)))
+        check_processes(self.method, self.plan, len(data))
         self.method.check(data, self.plan.epochs, self.plan.batch_size)
 
     def go(self, run: RunFolder, progress: Progress | None) -> None:
@@ -136,17 +155,35 @@ def train_into(
     progress: Progress | None,
     val: EvalSet | None = None,
 ) -> Outcome:
-    began = time.perf_counter()
-    watched = _Watched(run, progress or Progress())
+    """Train in a run folder, which one of the processes writes; what was finished there before is not done again."""
+    began, world = time.perf_counter(), current()
+    finished = world.broadcast(run.finished)
+    watched = _Watched(run, progress or Progress()) if world.leads else Silent()
     trainer = Trainer(plan, net, tests=tests, val=val, folder=run.path, fingerprint=fingerprint, progress=watched)
-    outcome = trainer.fit(method, data)
-    if not run.finished:
+    outcome = whole(trainer.fit(method, data))
+    if not finished and world.leads:
         issues = issues_of(outcome, run.given, len(run.classes), run.settled)
         summary = summarise(run, outcome, plan, time.perf_counter() - began, issues.unlearnt)
         actions = torch.bincount(issues.findings.action, minlength=3).tolist()
         summary["actions"] = dict(zip(ACTIONS, actions, strict=True))
         run.write_results(outcome, summary, issues.findings)
+    world.barrier()
     return outcome
+
+
+def whole(outcome: Outcome) -> Outcome:
+    """An outcome that a process can read without the others."""
+    return replace(outcome, target=gathered(outcome.target), probs=gathered(outcome.probs))
+
+
+def gathered(store: Store) -> Store:
+    """A table whose rows are spread over the processes as one that holds all of them, in every process."""
+    if store.owned is None:
+        return store
+    whole = Store(store.rows, store.columns, form="dense" if store.form == "disk" else store.form).to(store.device)
+    rows = {name: current().gather_rows(store.owned.cpu(), t.cpu(), len(store)) for name, t in store.tensors().items()}
+    whole.load(torch.arange(len(store)), rows)
+    return whole
 
 
 def summarise(
@@ -189,5 +226,5 @@ class _Watched(Progress):
         self.notice = inner.notice  # type: ignore[method-assign]
 
     def end_epoch(self, entry: dict[str, Any]) -> None:
-        self.run.write_metrics()
+        self.run.write_metrics(entry)
         self.inner.end_epoch(entry)

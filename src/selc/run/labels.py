@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from selc.core.store import Store
 from selc.data import Bundle
 from selc.errors import InputError
 from selc.run.cleaned import HUMAN, cleaned_labels, cleaned_table, verified_rows
@@ -20,7 +21,7 @@ class Start(NamedTuple):
     """Labels of each row [N], and the soft targets [N, C] that they come from, if those are to be trained on."""
 
     labels: Tensor
-    target: Tensor | None = None
+    target: Store | None = None
     rows: Tensor | None = None  # to train on; None: all
     held: Tensor | None = None  # [N] booleans: labels that a person has decided on
     before: Tensor | None = None  # [N] the labels that were corrected, where another run did that
@@ -44,7 +45,7 @@ def corrected_by(source: LabelSource, bundle: Bundle) -> Start:
             f"--labels must be a run on the same data; got {source.path}, whose samples have other names or another "
             "order."
         )
-    return Start(run.corrected(), run.targets() if source.kind == "soft" else None, run.rows, run.held, run.given)
+    return Start(run.corrected(), run.table("target") if source.kind == "soft" else None, run.rows, run.held, run.given)
 
 
 def with_verdicts(start: Start, path: str, bundle: Bundle) -> Start:
@@ -67,8 +68,8 @@ def with_verdicts(start: Start, path: str, bundle: Bundle) -> Start:
     if not bool(left.any()):
         raise InputError(f"--verified must leave samples to train on; got {path}, which drops all of them.")
     if target is not None:
-        target = target.clone()
-        target[verdicts.rows] = F.one_hot(verdicts.labels, target.shape[1]).to(target.dtype)
+        target = copy.deepcopy(target)
+        target.write_labels(verdicts.rows, verdicts.labels)
     return Start(labels, target, None if bool(left.all()) else left.nonzero().flatten(), _some(held), start.before)
 
 

@@ -67,5 +67,5 @@ def _mean_recall(predicted: Tensor, label: Tensor, num_classes: int) -> tuple[fl
 
 def _at_the_end(outcome: Outcome) -> Pass:
     """What the trained network says, for a method whose training pass shows nothing: its inputs are mixed."""
-    confidence, predicted = (part.cpu() for part in outcome.probs.full().max(dim=1))
+    confidence, predicted = (part.cpu() for part in outcome.probs.top())
     return Pass(outcome.losses[-1:], predicted[None], confidence[None], outcome.beliefs[-1:])

@@ -22,10 +22,11 @@ BATCH = 1024  # rows that are read at once
 class Teacher(Method):
     """Cross entropy that remembers a row of probabilities for each sample."""
 
+    parallel = True
     store: Store
 
     def setup(self, data: TrainSet) -> None:
-        self.store = Store(len(data), data.num_classes).to(data.labels.hard.device)
+        self.store = data.new_store()
 
 
 class Averaged(Teacher):

@@ -1,83 +1,357 @@
-"""The state of a stage on disk: one safetensors file, and a manifest that makes it count.
+"""The state of a stage on disk: safetensors files, and a manifest that makes them count.
 
-The tensors are written first, under a name of their own; the manifest that names them and holds their checksum is put
-in place last and in one step. Whatever happens in between, the manifest names a whole file. Nothing is unpickled.
+The files are written first, under names of their own; the manifest that names them with their checksums is put in
+place last and in one step. Whatever happens in between, the manifest names whole files. The two newest checkpoints are
+kept. All of it happens in the background, on copies, while the training goes on. Nothing is unpickled.
+
+One process writes one file. Of several, the first writes what is the same in all of them, and each writes the rows of
+the tables that it holds, one file per shard; the first puts the manifest in place when it has seen them all. Any number
+of processes reads either: a table takes its own rows from wherever they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from selc.core.store import Store
+from selc.core.world import current
 from selc.errors import RunFolderError
-from selc.files import read_json, read_tensors, sha256, write_json, write_tensors
+from selc.files import read_json, read_tensors, sync_folder, write_json, write_tensors
+from selc.train.manifest import BEFORE, FORMAT, NEWEST, DamagedError, broken_file, read_manifest, write_manifest
 
-FORMAT = 1
+PATIENCE = 600.0  # seconds to wait for the files of the other processes
+LEAVING = 3.0  # the same while this process is on its way out
+ROWS = "rows/"  # before the names of tables in a file, and of their index
+
+Part = tuple[str, Callable[[], dict[str, Tensor]]]  # a file of a checkpoint, and what goes into it
 
 
 class Checkpoint:
-    """The saved state of one stage. ``fingerprint`` says which configuration and labels it belongs to."""
+    """The saved state of one stage. ``fingerprint`` says which configuration and labels it belongs to.
 
-    def __init__(self, folder: Path, fingerprint: str) -> None:
-        self.folder, self.fingerprint = folder, fingerprint
-        self.manifest = folder / "manifest.json"
+    As a context it waits at its end for what is still being written.
+    """
 
-    def save(self, name: str, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-        path = self.folder / f"{name}.safetensors"
-        write_tensors(path, tensors)
-        entry = {"file": path.name, "bytes": path.stat().st_size, "sha256": sha256(path)}
-        write_json(self.manifest, {"format": FORMAT, "fingerprint": self.fingerprint, **entry, **state})
-        for old in self.folder.glob("*.safetensors"):
-            if old != path:
-                old.unlink()
+    def __init__(self, folder: Path, fingerprint: str, notice: Callable[[str], None] | None = None) -> None:
+        self.folder, self.fingerprint, self.notice = folder, fingerprint, notice or (lambda sentence: None)
+        self.newest, self.before = folder / NEWEST, folder / BEFORE
+        self._world = current()
+        self._opened = False
+        self._kept: list[dict[str, Any]] = []  # the manifests on disk, the newest first
+        self._session = ""  # tells the files of this process group from those that a kill left behind
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+        self._leaving = False
 
-    def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """The last saved tensors and state, or None if nothing was saved yet."""
-        if not self.manifest.exists():
-            return None
-        state = read_json(self.manifest)
-        if state.get("format") != FORMAT:
+    def __enter__(self) -> Checkpoint:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leaving = kind is not None
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait for what is being written; an error that it met is raised here."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    def save(
+        self,
+        name: str,
+        tensors: Mapping[str, Tensor],
+        state: Mapping[str, Any],
+        tables: Mapping[str, Store] | None = None,
+        shard: Tensor | None = None,
+        *,
+        background: bool = True,
+    ) -> None:
+        """Save under a name of its own; every process calls it.
+
+        ``tensors`` are the same in every process and are not changed later (`pack` makes copies). Rows of ``tables``
+        are copied here, so the memory holds them twice until they are written; a table on disk is not copied but
+        written at once, in the foreground. ``shard`` [N] says to which file a row goes if there are several processes.
+        """
+        self.wait()
+        tables = tables or {}
+        manifest = {"format": FORMAT, "fingerprint": self.fingerprint, **json.loads(json.dumps(state))}
+        parts, awaited = self._parts(name, dict(tensors), tables, shard)
+        if background and all(getattr(table, "form", "dense") != "disk" for table in tables.values()):
+            copies = [(file, _copied(content())) for file, content in parts]
+            parts = [(file, lambda content=content: content) for file, content in copies]  # type: ignore[misc]
+            self._thread = threading.Thread(target=self._guarded, args=(parts, awaited, manifest), daemon=True)
+            self._thread.start()
+        else:
+            self._write(parts, awaited, manifest)
+
+    def open(self) -> dict[str, Any] | None:
+        """The state of the newest checkpoint whose files are whole, None if there is none; every process calls it.
+
+        If the newest is damaged, the one before it takes its place, and a notice says so.
+        """
+        world, problems, chosen = self._world, [], None
+        for path in (self.newest, self.before):
+            found = world.broadcast(self._read(path) if world.leads else None)
+            if found["refused"]:
+                raise RunFolderError(found["refused"])
+            problem = found["damaged"]
+            if found["manifest"] is not None:
+                problem = self._broken(found["manifest"])
+                if not problem:
+                    chosen = found["manifest"]
+                    break
+            if problem:
+                problems.append(problem)
+        if chosen is None and problems:
             raise RunFolderError(
-                f"{self.manifest} must have format {FORMAT}; got {state.get('format')!r}. "
-                "It was written by another version of selc."
-            )
-        if state["fingerprint"] != self.fingerprint:
-            raise RunFolderError(
-                f"{self.manifest} must belong to this configuration and these labels; got another fingerprint. "
-                "Undo the change to config.toml or the data, or start a new run with another --out."
-            )
-        path = self.folder / state["file"]
-        size = path.stat().st_size if path.exists() else 0
-        if size != state["bytes"] or sha256(path) != state["sha256"]:
-            raise RunFolderError(
-                f"{path} must be the {state['bytes']} bytes that were saved; got {size} bytes or other content. "
+                f"{problems[0]} There is no whole checkpoint before it to go back to. "
                 "Bring the file back from a copy, or start a new run with another --out."
             )
-        return read_tensors(path), state
+        self._kept = [chosen] if chosen is not None else []
+        if world.leads:
+            if problems and chosen is not None:
+                self.notice(f"{problems[0]} Going on from the checkpoint before it; the result is the same.")
+                write_manifest(self.newest, chosen)
+            elif chosen is not None:
+                with suppress(RunFolderError):
+                    self._kept += [older] if (older := read_manifest(self.before, self.fingerprint)) else []
+            self._clean()
+        self._session = world.broadcast(uuid.uuid4().hex)
+        self._opened = True
+        return chosen
+
+    def load(self, tables: Mapping[str, Store] | None = None) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """The last saved tensors and state, or None if nothing was saved yet; ``tables`` get the rows that they hold.
+
+        Every process calls it, in whatever number of them the checkpoint was written.
+        """
+        if not self._opened:
+            self.open()
+        if not self._kept:
+            return None
+        state = self._kept[0]
+        tensors: dict[str, Tensor] = {}
+        filled = dict.fromkeys(tables or {}, 0)
+        for file in state["files"]:
+            content = read_tensors(self.folder / file)
+            tensors |= {name: tensor for name, tensor in content.items() if not name.startswith(ROWS)}
+            rows = {name.removeprefix(ROWS): t for name, t in content.items() if name.startswith(ROWS)}
+            for name, table in (tables or {}).items():
+                filled[name] += _fill(table, rows.get("index"), unpack(name, rows))
+        for name, table in (tables or {}).items():
+            expected = len(table) if table.owned is None else len(table.owned)
+            if filled[name] != expected:
+                raise RunFolderError(
+                    f"{self.newest} must name files with the {expected} rows of the table {name!r}; "
+                    f"got {filled[name]}. It belongs to other data, or to another version of selc."
+                )
+        return tensors, state
+
+    def _parts(
+        self, name: str, tensors: dict[str, Tensor], tables: Mapping[str, Store], shard: Tensor | None
+    ) -> tuple[list[Part], list[str]]:
+        """The files that this process writes, and the names of those that the others do."""
+        world = self._world
+        whole = f"{name}.safetensors"
+        if world.size == 1:
+            return [(whole, lambda: tensors | _rows_of(tables))], []
+        assert shard is not None
+        parts: list[Part] = [(whole, lambda: tensors)] if world.leads else []
+        awaited = []
+        for number in range(int(shard.max()) + 1 if tables else 0):
+            file = f"{name}.shard-{number}.safetensors"
+            if number % world.size == world.rank:
+                rows = (shard == number).nonzero().flatten().cpu()
+                parts.append((file, lambda rows=rows: _rows_of(tables, rows)))  # type: ignore[misc]
+            else:
+                awaited.append(file)
+        return parts, awaited
+
+    def _guarded(self, *work: Any) -> None:
+        try:
+            self._write(*work)
+        except BaseException as error:  # it is raised by `wait`
+            self._error = error
+
+    def _write(self, parts: list[Part], awaited: list[str], manifest: dict[str, Any]) -> None:
+        leads = self._world.leads
+        files = {}
+        for file, content in parts:
+            files[file] = write_tensors(self.folder / file, content())._asdict()
+            if not leads:
+                write_json(self._slip(file), {**files[file], "session": self._session})
+        if not leads:
+            return
+        files |= self._of_others(awaited)
+        sync_folder(self.folder)  # the names must be on the disk before the manifest that relies on them
+        if self._kept:
+            write_manifest(self.before, self._kept[0])
+        write_manifest(self.newest, {**manifest, "files": files})
+        kept = [{**manifest, "files": files}, *self._kept[:1]]
+        for old in {file for older in self._kept for file in older["files"]} - {f for m in kept for f in m["files"]}:
+            (self.folder / old).unlink(missing_ok=True)
+        for file in awaited:
+            self._slip(file).unlink(missing_ok=True)
+        self._kept = kept
+
+    def _of_others(self, awaited: list[str]) -> dict[str, Any]:
+        """What the other processes say of the files that they wrote."""
+        began = time.monotonic()
+        files: dict[str, Any] = {}
+        while left := [file for file in awaited if file not in files]:
+            for file in left:
+                slip = read_json(self._slip(file)) if self._slip(file).exists() else {}
+                if slip.get("session") == self._session:
+                    files[file] = {"bytes": slip["bytes"], "sha256": slip["sha256"]}
+            if time.monotonic() - began > (LEAVING if self._leaving else PATIENCE):
+                raise RunFolderError(
+                    f"{self.folder} must get the files of every process; {left[0]} did not come in "
+                    f"{time.monotonic() - began:.0f} seconds. The folder must be on a disk that all processes share; "
+                    "if it is, another process has stopped. What was saved before is intact."
+                )
+            time.sleep(0.01)
+        return files
+
+    def _read(self, path: Path) -> dict[str, Any]:
+        """What is at ``path``, in a form that can be sent: a process must not fail alone."""
+        found: dict[str, Any] = {"manifest": None, "damaged": "", "refused": ""}
+        try:
+            found["manifest"] = read_manifest(path, self.fingerprint)
+        except DamagedError as error:
+            found["damaged"] = str(error)
+        except RunFolderError as error:
+            found["refused"] = str(error)
+        return found
+
+    def _broken(self, manifest: dict[str, Any]) -> str:
+        """A sentence about a file that is not as it was saved; each process looks at a part of them."""
+        world = self._world
+        ours = list(manifest["files"].items())[world.rank :: world.size]
+        sentence = torch.tensor(list(broken_file(self.folder, ours).encode()), dtype=torch.uint8)
+        return next((bytes(s.tolist()).decode() for s in world.gather(sentence) if len(s)), "")
+
+    def _clean(self) -> None:
+        """Remove what a kill left behind: files that no manifest names."""
+        named = {file for manifest in self._kept for file in manifest["files"]}
+        for pattern in ("*.safetensors", "*.safetensors.json", ".*.tmp"):
+            for path in self.folder.glob(pattern):
+                if path.name not in named:
+                    with suppress(OSError):  # a folder that cannot be written is told when something is to be
+                        path.unlink()
+
+    def _slip(self, file: str) -> Path:
+        return self.folder / f"{file}.json"
+
+
+def _rows_of(tables: Mapping[str, Store], rows: Tensor | None = None) -> dict[str, Tensor]:
+    """The content of tables for a file: all of it, or ``rows`` and their index."""
+    result = {} if rows is None else {f"{ROWS}index": rows}
+    for name, table in tables.items():
+        for kind, content in table.tensors().items():
+            chosen = content
+            if rows is not None:
+                slots = rows if table.owned is None else torch.searchsorted(table.owned.cpu(), rows)
+                chosen = content.index_select(0, slots.to(content.device))
+            result[f"{ROWS}{name}/{kind}"] = chosen
+    return result
+
+
+def _fill(table: Store, index: Tensor | None, content: dict[str, Tensor]) -> int:
+    """Put the rows of a file into a table, as far as it holds them; return their number."""
+    if not content:
+        return 0
+    if index is None:
+        index = torch.arange(len(next(iter(content.values()))))
+    if table.owned is not None:
+        mine = torch.isin(index, table.owned.cpu()).nonzero().flatten()
+        index, content = index[mine], {kind: rows.index_select(0, mine) for kind, rows in content.items()}
+    table.load(index, content)
+    return len(index)
+
+
+def _copied(content: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The rows of tables as copies in memory: the training goes on to change them."""
+    return {k: v.detach().to("cpu", copy=True) if k.startswith(ROWS) else v for k, v in content.items()}
+
+
+def drop_older(folder: Path) -> None:
+    """Keep only the newest checkpoint of a stage: the run is finished."""
+    newest = folder / NEWEST
+    if not newest.exists():
+        return
+    named = read_json(newest).get("files", {})
+    (folder / BEFORE).unlink(missing_ok=True)
+    for path in folder.glob("*.safetensors"):
+        if path.name not in named:
+            path.unlink(missing_ok=True)
+
+
+def tables_of(prefix: str, module: nn.Module) -> dict[str, Store]:
+    """The per-sample tables inside a module, by name under a prefix."""
+    return {f"{prefix}/{name}": part for name, part in module.named_modules() if isinstance(part, Store)}
 
 
 def pack(prefix: str, module: nn.Module) -> dict[str, Tensor]:
-    """The state of a module under a prefix; clones, because tied weights cannot share memory in a file."""
-    return {f"{prefix}/{k}": v.detach().clone() for k, v in module.state_dict().items()}
+    """The state of a module under a prefix, but for its tables; copies, because the training goes on."""
+    inside = _table_names(module)
+    state = {k: v for k, v in module.state_dict().items() if not k.startswith(inside)}
+    return {f"{prefix}/{k}": v.detach().to("cpu", copy=True) for k, v in state.items()}
+
+
+def restore(prefix: str, module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Put back what `pack` took."""
+    try:
+        result = module.load_state_dict(unpack(prefix, tensors), strict=False)
+    except RuntimeError as error:
+        raise RunFolderError(f"a checkpoint must fit the method and the network; got: {error}.") from None
+    missing = [name for name in result.missing_keys if not name.startswith(_table_names(module))]
+    if missing or result.unexpected_keys:
+        name = (missing or result.unexpected_keys)[0]
+        raise RunFolderError(
+            f"a checkpoint must fit the method and the network; got one that differs in {prefix}/{name}. "
+            "It was written by another version of selc."
+        )
+
+
+def _table_names(module: nn.Module) -> tuple[str, ...]:
+    parts = module.named_modules(remove_duplicate=False)
+    return tuple(f"{name}." for name, part in parts if isinstance(part, Store))
 
 
 def unpack(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {k.removeprefix(f"{prefix}/"): v for k, v in tensors.items() if k.startswith(f"{prefix}/")}
 
 
-def pack_optimizer(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and the plain values of an optimizer's state. Its settings follow from the plan."""
+def pack_optimizer(
+    optimizer: torch.optim.Optimizer, copied: Callable[[Tensor], Tensor] | None = None
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and the plain values of an optimizer's state. Its settings follow from the plan.
+
+    ``copied`` makes a copy of a tensor on the CPU, where that takes more than a copy.
+    """
     tensors: dict[str, Tensor] = {}
     values: dict[str, Any] = {}
     for number, entries in optimizer.state_dict()["state"].items():
         for key, value in entries.items():
             name = f"optimizer/{number}/{key}"
             if isinstance(value, Tensor):
-                tensors[name] = value.clone()
+                tensors[name] = copied(value) if copied else value.detach().to("cpu", copy=True)
             else:
                 values[name] = value
     return tensors, values

@@ -9,21 +9,34 @@ import torch
 from torch import Tensor, nn
 
 from selc.core.store import Store
+from selc.core.world import ALONE, World
 from selc.methods.base import Method
 from selc.types import EvalSet, Inputs, TrainSet
 
 EVAL_BATCH = 1024  # largest one; no gradients are kept, so it is larger than in training
 
 
+def has_images(model: nn.Module) -> bool:
+    return any(isinstance(module, nn.Conv2d) for module in model.modules())
+
+
 class Evaluator:
     """A model with the way to run it: device layout and precision."""
 
     def __init__(
-        self, model: nn.Module, method: Method, device: torch.device, dtype: torch.dtype | None, train_batch: int
+        self,
+        model: nn.Module,
+        method: Method,
+        device: torch.device,
+        dtype: torch.dtype | None,
+        train_batch: int,
+        world: World = ALONE,
+        joint: bool = False,
     ) -> None:
         self.model, self.method, self.device, self.dtype = model, method, device, dtype
+        self.world, self.joint = world, joint  # joint: no process can pass through the network without the others
         self.batch = min(EVAL_BATCH, 4 * train_batch)  # whoever trains on few large images can hold few at a time
-        self.images = any(isinstance(m, nn.Conv2d) for m in model.modules())
+        self.images = has_images(model)
 
     def prepared(self, x: Tensor) -> Tensor:
         """Convolutions are faster when the channels of a pixel lie side by side."""
@@ -34,35 +47,47 @@ class Evaluator:
 
     @torch.no_grad()
     def outputs(self, inputs: Inputs, rows: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
-        """(outputs, rows) in row order, eval mode, no augmentation."""
+        """(outputs, rows) of this process's ``rows`` in their order, eval mode, no augmentation."""
         was_training = self.model.training
         self.model.eval()
         all_rows = torch.arange(len(inputs), device=self.device) if rows is None else rows
-        batches = torch.split(all_rows, self.batch)
-        for batch, x in zip(batches, inputs.stream(batches, seed=None), strict=True):
+        batches = list(torch.split(all_rows, self.batch)) if len(all_rows) else []
+        own = len(batches)
+        if self.joint:  # whoever has fewer batches keeps the others company
+            most = max(int(count) for count in self.world.gather(torch.tensor([own])))
+            batches += [torch.zeros(1, dtype=torch.int64, device=self.device)] * (most - own)
+        for number, (batch, x) in enumerate(zip(batches, inputs.stream(batches, seed=None), strict=True)):
             with self.autocast():
                 outputs = self.model(self.prepared(x))
-            yield outputs, batch
+            if number < own:
+                yield outputs, batch
         self.model.train(was_training)
 
     def accuracy(self, data: EvalSet) -> dict[str, float]:
-        """Top-1 and, with more than five classes, top-5 accuracy."""
+        """Top-1 and, with more than five classes, top-5 accuracy; each process measures its part of the batches."""
         hits = torch.zeros(5, device=self.device)
         first = 0
         num_classes = 0
-        for outputs, batch in self.outputs(data.inputs, data.rows):
+        places = torch.arange(len(data.labels), device=self.device)
+        if self.world.size > 1:
+            places = torch.cat([places[:0], *places.split(self.batch)[self.world.rank :: self.world.size]])
+        labels = data.labels[places]
+        for outputs, batch in self.outputs(data.inputs, places if data.rows is None else data.rows[places]):
             log_p = self.method.log_probs(outputs)
             num_classes = log_p.shape[1]
             top = log_p.topk(min(5, num_classes), dim=1).indices
-            label = data.labels[first : first + len(batch), None]
+            label = labels[first : first + len(batch), None]
             hits[: top.shape[1]] += (top == label).sum(dim=0)
             first += len(batch)
-        share = (hits.cumsum(0) / max(first, 1)).tolist()
+        share = (self.world.sum(hits).cumsum(0) / max(len(data.labels), 1)).tolist()
         return {"top1": share[0]} | ({"top5": share[4]} if num_classes > 5 else {})
 
 
 class TrainSweep:
-    """The pass over the training set that a method may ask for; the plain one is kept until the weights change."""
+    """The pass over the training set that a method may ask for; the plain one is kept until the weights change.
+
+    Each process passes over the rows that it owns.
+    """
 
     def __init__(self, evaluator: Evaluator, data: TrainSet) -> None:
         self.evaluator, self.data = evaluator, data
@@ -75,13 +100,13 @@ class TrainSweep:
         if fn is None and self._cached is not None:
             return self._cached
         store: Store | None = None
-        for outputs, index in self.evaluator.outputs(self.data.inputs, None):
+        for outputs, index in self.evaluator.outputs(self.data.inputs, self.data.owned):
             target = self.data.labels.read(index)
             rows = self.evaluator.method.probs(outputs) if fn is None else fn(outputs, target)
             if store is None:
-                store = Store(len(self.data), rows.shape[1]).to(rows.device)
+                store = self.data.new_store(None if fn is None else rows.shape[1])
             store.write(index, rows)
-        assert store is not None  # a training set is never empty
+        assert store is not None  # no process is without rows
         if fn is None:
             self._cached = store
         return store

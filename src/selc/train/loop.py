@@ -6,18 +6,20 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from selc.core.seeding import seed_of
-from selc.errors import TrainingError
+from selc.core.world import current
+from selc.errors import ConfigError, TrainingError
 from selc.methods.base import Method
 from selc.methods.parts import Pair
-from selc.train.checkpoint import Checkpoint, pack, pack_optimizer, unpack, unpack_optimizer
-from selc.train.evaluate import Evaluator, TrainSweep
-from selc.train.order import Order, deal
+from selc.train.checkpoint import Checkpoint, pack, restore, tables_of, unpack
+from selc.train.engine import Engine
+from selc.train.evaluate import Evaluator, TrainSweep, has_images
+from selc.train.order import Order, own_part
 from selc.train.plan import Plan
 from selc.train.progress import Progress
 from selc.train.record import Record
@@ -33,7 +35,7 @@ def as_verified(method: Method, step: Step, batch: Batch, held: Tensor) -> Tenso
     A loss of the whole batch, and one of mixed inputs, has no part that belongs to a sample; such a method sees the
     verified labels as those that are given, and that is all.
     """
-    if step.loss.dim() == 0 or step.outputs is None or not step.outputs.requires_grad:
+    if step.loss.dim() == 0 or step.outputs is None or not step.outputs.requires_grad or len(batch.index) == 0:
         return step.loss
     plain = -(batch.target * method.log_probs(step.outputs)).sum(dim=1)
     return torch.where(held.index_select(0, batch.index), plain, step.loss)
@@ -48,16 +50,9 @@ class Beginning:
     epoch: int
 
     def joined(self, later: Outcome) -> Outcome:
-        """The whole timeline: what came before the step back, then what came after; what was undone is marked."""
+        """The whole history: what came before the step back, then what came after; what was undone is marked."""
         undone = [{**e, "undone": True} for e in self.outcome.history[self.epoch :]]
-        return replace(
-            later,
-            losses=torch.cat([self.outcome.losses[: self.epoch], later.losses]),
-            predictions=torch.cat([self.outcome.predictions[: self.epoch], later.predictions]),
-            confidences=torch.cat([self.outcome.confidences[: self.epoch], later.confidences]),
-            beliefs=torch.cat([self.outcome.beliefs[: self.epoch], later.beliefs]),
-            history=[*self.outcome.history[: self.epoch], *undone, *later.history],
-        )
+        return replace(later, history=[*self.outcome.history[: self.epoch], *undone, *later.history])
 
 
 @dataclass
@@ -69,6 +64,7 @@ class Stage:
     data: TrainSet
     model: nn.Module
     plan: Plan
+    shard: Tensor  # [N] of each row
     tests: Mapping[str, EvalSet]
     val: EvalSet | None
     checkpoint: Checkpoint | None
@@ -79,28 +75,30 @@ class Stage:
     begin: Beginning | None = None  # a state to go on from, instead of a fresh network
 
     def run(self) -> Outcome:
-        method, data, model, plan = self.method, self.data, self.model, self.plan
+        method, data, plan, world = self.method, self.data, self.plan, current()
         device = plan.torch_device()
-        evaluator = Evaluator(model, method, device, plan.autocast_dtype(device), plan.batch_size)
+        if has_images(self.model):
+            self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.engine = engine = Engine(self.model, plan, world, device)
+        model, optimizer = engine.model, engine.optimizer
+        dtype = plan.autocast_dtype(device)
+        evaluator = Evaluator(model, method, device, dtype, plan.batch_size, world, joint=engine.split)
         sweep = TrainSweep(evaluator, data)
         autocast = evaluator.autocast()
-        if evaluator.images:
-            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         networks = [model] if not isinstance(model, Pair) else list(model.children())  # each is clipped on its own
-        forward = cast(nn.Module, torch.compile(model)) if plan.compile else model
-        optimizer = plan.make_optimizer(model)
         folder = self.checkpoint.folder / "records" if self.checkpoint else None
-        record = Record(len(data), data.num_classes, device, folder)
+        record = Record(len(data), data.num_classes, device, folder, data.owned)
+        if self.begin is not None and self.saved is None:
+            record.copy(self.begin.outcome, self.begin.epoch)
         # A stage that goes on from another's state also goes on with its order and its random draws.
         seed = seed_of(plan.seed, self.number if self.begin is None else self.begin.outcome.stage)
-        shard = deal(len(data), seed, plan.shards, data.labels.hard if plan.stratified else None)
-        shard_here = shard.to(device)
+        shard = self.shard.to(device)
 
         def order_of(rows: Tensor | None) -> Order:
-            return Order(shard, rows, seed, data.labels.hard, plan.samples_per_epoch, plan.stratified)
+            return Order(self.shard, rows, seed, data.labels.hard, plan.samples_per_epoch, plan.stratified)
 
         order = order_of(data.rows)
-        history, best = self.resume(optimizer)
+        history, best = self.resume()
         first = self.begin.epoch if self.begin else 0
 
         rows = order.samples
@@ -113,33 +111,38 @@ class Stage:
                 break
             began = time.perf_counter()
             if self.snapshots is not None:
-                tensors, values = pack_optimizer(optimizer)
-                self.snapshots.save(epoch, tensors | pack("model", model), values)
-            torch.manual_seed(seed_of(seed, "epoch", epoch))  # for what draws by itself, such as dropout
+                tensors, values = engine.packed_optimizer()
+                self.snapshots.save(epoch, tensors | engine.packed("model"), values)
+            rank = () if world.leads else (world.rank,)
+            torch.manual_seed(seed_of(seed, "epoch", epoch, *rank))  # for what draws by itself, such as dropout
             rate = plan.rate(epoch)
             for group in optimizer.param_groups:
                 group["lr"] = rate
             chosen = method.select()
             batches = (order if chosen is None else order_of(chosen)).batches(epoch, plan.batch_size, device)
+            parts = own_part(batches, shard, world.rank, world.size)
+            # A process without a row in a batch takes part with one that does not count.
+            read = [part if len(part) else data.own_rows()[:1] for part in parts]
             model.train()
             record.begin()
             losses: list[Tensor] = []
             first_seed = seed_of(seed, "batch", epoch)
-            inputs = data.inputs.stream(batches, seed=seed_of(seed, "augment", epoch))
-            for number, (index, x) in enumerate(zip(batches, inputs, strict=True)):
+            inputs = data.inputs.stream(read, seed=seed_of(seed, "augment", epoch))
+            for number, (index, x) in enumerate(zip(parts, inputs, strict=True)):
                 batch = Batch(
                     x=evaluator.prepared(x),
                     target=data.labels.read(index),
                     index=index,
                     clock=epoch + number / len(batches),
                     seed=first_seed + number,
-                    shard=shard_here.index_select(0, index),
+                    shard=shard.index_select(0, index),
                 )
-                with autocast:
-                    step = method.step(forward, batch)
+                with autocast, engine.for_rows(len(index)):
+                    step = method.step(engine.forward, batch) if len(index) else absent(method, engine.forward, batch)
                 if step.outputs is not None:
                     record.note(method, step.outputs, batch.target, index)
-                loss = (step.loss if data.held is None else as_verified(method, step, batch, data.held)).mean()
+                losses_here = step.loss if data.held is None else as_verified(method, step, batch, data.held)
+                loss = mean_loss(losses_here, index, len(batches[number]), world.size)
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
                 if plan.clip_norm:
@@ -147,19 +150,20 @@ class Stage:
                         torch.nn.utils.clip_grad_norm_(network.parameters(), plan.clip_norm)
                 optimizer.step()
                 losses.append(loss.detach())
-                self.progress.advance(len(index))
+                self.progress.advance(len(batches[number]))
 
+            engine.settle()
             sweep.forget()
-            mean_loss = float(torch.stack(losses).mean())
-            if not math.isfinite(mean_loss):
+            mean = float(world.sum(torch.stack(losses).mean())) / world.size
+            if not math.isfinite(mean):
                 raise TrainingError(
-                    f"the training loss must stay finite; got {mean_loss} in epoch {epoch}. Lower the learning "
+                    f"the training loss must stay finite; got {mean} in epoch {epoch}. Lower the learning "
                     f"rate ({plan.lr} now), or look for extreme values in the inputs."
                 )
             method.end_epoch(epoch, sweep)
             if plan.losses == "sweep":
                 record.begin()
-                for outputs, index in evaluator.outputs(data.inputs, data.rows):
+                for outputs, index in evaluator.outputs(data.inputs, self.own_trained()):
                     record.note(method, outputs, data.labels.read(index), index)
             seconds = time.perf_counter() - began
             believed = data.settled(method.belief(sweep)).argmax() if method.keeps_belief else None
@@ -168,7 +172,7 @@ class Stage:
                 "stage": self.number,
                 "epoch": epoch,
                 "lr": rate,
-                "loss": mean_loss,
+                "loss": mean,
                 **self.measure(evaluator, kept),
                 "seconds": round(seconds, 4),
                 "samples_per_second": round(sum(map(len, batches)) / seconds, 1),
@@ -176,17 +180,24 @@ class Stage:
             history.append(entry)
             if self.stop is not None:
                 entry["stop"] = self.stop(history, self.seen(kept), plan.epochs)
+            # What is decided by these numbers is decided by the same ones everywhere, to the last bit.
+            entry = history[-1] = world.broadcast(entry)
             if self.val is not None and (best is None or entry["val"]["top1"] > best[0]):
-                best = entry["val"]["top1"], pack("best", model)
-            self.save(history, optimizer, best)
+                best = entry["val"]["top1"], engine.packed("best")
+            self.save(history, best)
             self.progress.end_epoch(entry)
 
         if plan.pick == "best-val" and best is not None:
-            model.load_state_dict(unpack("best", best[1]))
+            engine.load(unpack("best", best[1]))
             sweep.forget()
-        kept_epochs = record.read(range(first, first + len(history)))
-        outcome = Outcome(model, data.settled(method.belief(sweep)), sweep(), *kept_epochs, history, self.number)
+        passes, believes = record.read(first + len(history)), data.settled(method.belief(sweep))
+        outcome = Outcome(engine.finished(), believes, sweep(), *passes, history, self.number)
         return outcome if self.begin is None else self.begin.joined(outcome)
+
+    def own_trained(self) -> Tensor | None:
+        """The rows to train on whose state this process holds; None: all rows."""
+        rows, owned = self.data.rows, self.data.owned
+        return rows if owned is None else owned if rows is None else rows[torch.isin(rows, owned)]
 
     def seen(self, kept: Pass) -> Seen:
         """The samples of an epoch that were trained on."""
@@ -210,41 +221,57 @@ class Stage:
             entry["val"] = evaluator.accuracy(self.val)
         return entry
 
-    def save(
-        self,
-        history: list[dict[str, Any]],
-        optimizer: torch.optim.Optimizer,
-        best: tuple[float, dict[str, Tensor]] | None,
-    ) -> None:
+    def save(self, history: list[dict[str, Any]], best: tuple[float, dict[str, Tensor]] | None) -> None:
         if self.checkpoint is None:
             return
-        tensors, values = pack_optimizer(optimizer)
-        tensors |= pack("model", self.model) | pack("method", self.method) | (best[1] if best else {})
+        tensors, values = self.engine.packed_optimizer()
+        tensors |= self.engine.packed("model") | pack("method", self.method) | (best[1] if best else {})
         state = {
             "finished": False,
             "history": history,
             "optimizer": values,
             "best": best[0] if best else None,
         }
-        self.checkpoint.save(f"state-{history[-1]['epoch'] + 1:04d}", tensors, state | self.origin())
+        name = f"state-{history[-1]['epoch'] + 1:04d}"
+        self.checkpoint.save(name, tensors, state | self.origin(), tables_of("method", self.method), self.shard)
 
     def origin(self) -> dict[str, Any]:
         """Where the stage goes on from, for its manifest."""
         return {} if self.begin is None else {"begin": [self.begin.outcome.stage, self.begin.epoch]}
 
-    def resume(
-        self, optimizer: torch.optim.Optimizer
-    ) -> tuple[list[dict[str, Any]], tuple[float, dict[str, Tensor]] | None]:
+    def resume(self) -> tuple[list[dict[str, Any]], tuple[float, dict[str, Tensor]] | None]:
         """Put the saved state in place; return the history so far and the best epoch's weights."""
         if self.saved is None:
             if self.begin is not None:
                 tensors, values = self.begin.snapshots.load(self.begin.epoch)
-                self.model.load_state_dict(unpack("model", tensors))
-                unpack_optimizer(optimizer, tensors, values)
+                self.engine.load(unpack("model", tensors))
+                self.engine.load_optimizer(tensors, values)
             return [], None
         tensors, state = self.saved
-        self.model.load_state_dict(unpack("model", tensors))
-        self.method.load_state_dict(unpack("method", tensors))
-        unpack_optimizer(optimizer, tensors, state["optimizer"])
+        self.engine.load(unpack("model", tensors))
+        restore("method", self.method, tensors)  # its tables were filled when the checkpoint was read
+        self.engine.load_optimizer(tensors, state["optimizer"])
         best = {k: v for k, v in tensors.items() if k.startswith("best/")}
         return state["history"], (state["best"], best) if best else None
+
+
+def absent(method: Method, model: nn.Module, batch: Batch) -> Step:
+    """The step of a process that has no row in a batch: it passes through the network with the others, for nothing."""
+    outputs = model(batch.x)
+    method.idle(outputs.detach()[:0], batch.clock)
+    return Step((0 * outputs).sum(dim=tuple(range(1, outputs.dim())))[:1], None)
+
+
+def mean_loss(losses: Tensor, index: Tensor, count: int, processes: int) -> Tensor:
+    """The mean loss of a batch of ``count`` rows; of one process among several, its part of it.
+
+    The engine averages gradients over the processes, so that the part is the sum over its rows times their number.
+    """
+    if processes == 1:
+        return losses.mean()
+    if losses.dim() != 1 or len(losses) != max(len(index), 1):
+        raise ConfigError(
+            f"a method must give a loss for each row of a batch to run in {processes} processes; got losses of shape "
+            f"{list(losses.shape)} for {len(index)} rows. Start it without torchrun."
+        )
+    return losses.sum() * (processes / count)

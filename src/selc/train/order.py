@@ -10,6 +10,8 @@ its shard and keeps its number, and with it its place in the memory of a method.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -25,6 +27,18 @@ def deal(num_rows: int, seed: int, shards: int, labels: Tensor | None = None) ->
     shard = torch.empty(num_rows, dtype=torch.int64)
     shard[rows] = torch.arange(num_rows) % shards
     return shard
+
+
+def own_part(batches: Sequence[Tensor], shard: Tensor, rank: int, size: int) -> list[Tensor]:
+    """What a process takes of each batch: the rows of its shards, which are every ``size``-th from ``rank`` on."""
+    if size == 1:
+        return list(batches)
+    order = torch.cat(list(batches))
+    mine = shard.index_select(0, order) % size == rank
+    number = torch.arange(len(batches), device=order.device)
+    owner = number.repeat_interleave(torch.tensor([len(batch) for batch in batches], device=order.device))
+    counts = torch.bincount(owner[mine], minlength=len(batches))
+    return list(order[mine].split(counts.tolist()))
 
 
 class Order:

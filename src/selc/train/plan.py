@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from selc.core.world import current, local_rank
 from selc.errors import ConfigError, unknown
 
 FUSED = ("cpu", "cuda", "mps")  # devices on which torch's optimizers have a fused step
@@ -38,6 +39,9 @@ class Plan(BaseModel):
     threads: int = Field(default=0, ge=0)  # of the CPU; 0 leaves torch's own number
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on a GPU that has it, else fp32
     compile: bool = False  # torch.compile: pays on long runs only
+    store: Literal["auto", "dense", "half", "disk", "top-k"] = "auto"  # form of the tables of methods; auto: what fits
+    engine: Literal["ddp", "fsdp"] = "ddp"  # of several processes: each holds the network, or a part of it (FSDP2)
+    sync_batchnorm: bool = False  # of several processes on GPUs: batch norm over the whole batch, not a process's part
     losses: Literal["training", "sweep"] = "training"  # recorded in the training pass, or in eval mode after each epoch
     pick: Literal["last", "best-val"] = "last"  # which epoch's network is the result
     val_fraction: float = Field(default=0.0, ge=0, lt=1)  # held out of the noisy training set
@@ -60,12 +64,13 @@ class Plan(BaseModel):
             return 0.5 * self.lr * (1 + math.cos(math.pi * epoch / self.epochs))
         return self.lr
 
-    def make_optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
+    def make_optimizer(self, model: torch.nn.Module, fused: bool = True) -> torch.optim.Optimizer:
         kind = getattr(torch.optim, self.optimizer)
         known = inspect.signature(kind).parameters
         ours = {"lr": self.lr, "weight_decay": self.weight_decay, "momentum": self.momentum}
         options: dict[str, Any] = {name: value for name, value in ours.items() if name in known}
-        if "fused" in known and all(p.is_floating_point() and p.device.type in FUSED for p in model.parameters()):
+        fits = all(p.is_floating_point() and p.device.type in FUSED for p in model.parameters())
+        if fused and fits and "fused" in known:
             options["fused"] = True  # one pass over the weights instead of four: half the time of SGD on a CPU
         try:
             optimizer: torch.optim.Optimizer = kind(model.parameters(), **(options | self.optimizer_options))
@@ -75,9 +80,10 @@ class Plan(BaseModel):
 
     def torch_device(self) -> torch.device:
         """The device, after "auto" was decided and availability checked."""
-        name = self.device
+        name, alone = self.device, current().size == 1
         if name == "auto":
-            usable = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+            mps = torch.backends.mps.is_available() and alone  # its weights cannot be sent
+            usable = {"cuda": torch.cuda.is_available(), "mps": mps, "cpu": True}
             name = next(kind for kind, there in usable.items() if there)
         try:
             device = torch.device(name)
@@ -90,6 +96,10 @@ class Plan(BaseModel):
             raise ConfigError(
                 f"device must be one that torch can use here; got {name!r}, which it cannot. Use --device auto."
             )
+        if device.type == "mps" and not alone:
+            raise ConfigError("device must be cpu or cuda for several processes; got 'mps'. Use --device cpu.")
+        if device.type == "cuda" and device.index is None and not alone:
+            return torch.device("cuda", local_rank())
         return device
 
     def autocast_dtype(self, device: torch.device) -> torch.dtype | None:

@@ -21,3 +21,10 @@ class Progress:
     def notice(self, text: str) -> None:
         """Something that the user should know."""
         warnings.warn(text, stacklevel=2)
+
+
+class Silent(Progress):
+    """For the processes of which another one speaks."""
+
+    def notice(self, text: str) -> None:
+        pass

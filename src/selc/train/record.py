@@ -1,27 +1,41 @@
-"""What the training pass shows of each sample, at no extra pass: its loss on the given label, and its prediction."""
+"""What the training pass shows of each sample, at no extra pass: its loss on the given label, and its prediction.
+
+In a folder an epoch is one block at the end of a file, with its checksum; blocks are only ever added, and count once a
+checkpoint says so. All epochs together are read by mapping the file: [E, N] is never held in memory.
+"""
 
 from __future__ import annotations
 
+import os
+import zlib
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from selc.files import read_tensors, write_tensors
+from selc.core.world import current
+from selc.errors import RunFolderError
+from selc.files import writing
 from selc.methods.base import Method
-from selc.types import Pass
+from selc.types import Outcome, Pass
 
 TOGETHER = 2**16  # outputs of batches that are worked on in one call
+FILE = "epochs.bin"
 
 
 class Record:
-    """The training pass of each epoch; in memory, or in one file per epoch."""
+    """The training pass of each epoch; in memory, or in a file. ``owned`` are the rows that this process sees."""
 
-    def __init__(self, num_rows: int, num_classes: int, device: torch.device, folder: Path | None) -> None:
-        self.num_rows, self.folder = num_rows, folder
-        self.dtype = torch.int16 if num_classes < 2**15 else torch.int32
+    def __init__(
+        self, num_rows: int, num_classes: int, device: torch.device, folder: Path | None, owned: Tensor | None = None
+    ) -> None:
+        self.num_rows, self.num_classes, self.folder, self.owned = num_rows, num_classes, folder, owned
+        self.dtype = _class_type(num_classes)
         self.device = device
-        self.epochs: dict[int, Pass] = {}
+        self.epochs: list[Pass] = []
+        self.known = 0  # epochs in the file that are known to be whole
         self.begin()
 
     def begin(self) -> None:
@@ -52,23 +66,93 @@ class Record:
         self.confidences.index_copy_(0, rows, largest.exp_())
 
     def end(self, method: Method, epoch: int, beliefs: Tensor | None) -> Pass:
-        """Keep the epoch, and return it."""
+        """Keep the epoch, and return it: all rows, in every process. ``beliefs`` [N] are those of all rows."""
         self.settle(method)
         believed = torch.full((self.num_rows,), -1, dtype=self.dtype) if beliefs is None else beliefs.to(self.dtype)
-        kept = Pass(self.losses.cpu(), self.predictions.cpu(), self.confidences.cpu(), believed.cpu())
-        if self.folder is None:
-            self.epochs[epoch] = kept
-        else:
-            write_tensors(self._file(epoch), kept._asdict())
+        seen = [self._of_all(values) for values in (self.losses, self.predictions, self.confidences)]
+        kept = Pass(*(values.cpu() for values in (*seen, believed)))
+        self._keep(epoch, kept)
         return kept
 
-    def epoch(self, epoch: int) -> Pass:
-        return self.epochs[epoch] if self.folder is None else Pass(**read_tensors(self._file(epoch)))
+    def copy(self, outcome: Outcome, epochs: int) -> None:
+        """Take over the first epochs of an earlier stage, one at a time."""
+        for epoch in range(epochs):
+            fields = (outcome.losses, outcome.predictions, outcome.confidences, outcome.beliefs)
+            self._keep(epoch, Pass(*(field[epoch] for field in fields)))
 
-    def read(self, epochs: range) -> Pass:
-        """Some epochs together, [E, N] each."""
-        return Pass(*(torch.stack(parts) for parts in zip(*(self.epoch(e) for e in epochs), strict=True)))
+    def read(self, epochs: int) -> Pass:
+        """The first epochs together, [E, N] each."""
+        if self.folder is None:
+            return Pass(*(torch.stack(parts) for parts in zip(*self.epochs[:epochs], strict=True)))
+        current().barrier()  # the first process may still be writing
+        return read_records(self.folder, epochs, self.num_rows, self.num_classes)
 
-    def _file(self, epoch: int) -> Path:
-        assert self.folder is not None
-        return self.folder / f"epoch-{epoch:04d}.safetensors"
+    def _keep(self, epoch: int, kept: Pass) -> None:
+        if self.folder is None:
+            self.epochs[epoch:] = [kept]
+        elif current().leads:
+            if epoch > self.known:  # after a resume: better said now than at the end
+                read_records(self.folder, epoch, self.num_rows, self.num_classes)
+            write_epoch(self.folder, epoch, kept, self.num_classes)
+            self.known = epoch + 1
+
+    def _of_all(self, values: Tensor) -> Tensor:
+        """The rows of all processes."""
+        if self.owned is None:
+            return values
+        return current().gather_rows(self.owned, values.index_select(0, self.owned), self.num_rows)
+
+
+def write_epoch(folder: Path, epoch: int, kept: Pass, num_classes: int) -> None:
+    """Put an epoch at its place in the file; one that a kill cut short there is written over."""
+    path = folder / FILE
+    block = np.zeros((), dtype=_block(kept.losses.shape[0], num_classes))
+    for name in Pass._fields:
+        block[name] = getattr(kept, name).numpy()
+    block["check"] = _check(block)
+    with writing(path):
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(path, "r+b" if path.exists() else "w+b") as file:
+            file.seek(epoch * block.nbytes)
+            file.write(block.reshape(1).view(np.uint8).data)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def read_records(folder: Path, epochs: int, num_rows: int, num_classes: int) -> Pass:
+    """The first epochs of a stage, [E, N] each, mapped from their file."""
+    path, kind = folder / FILE, _block(num_rows, num_classes)
+    size = path.stat().st_size if path.is_file() else 0
+    if size < epochs * kind.itemsize:
+        raise RunFolderError(
+            f"{path} must hold {epochs} epochs of {num_rows} samples, {epochs * kind.itemsize} bytes; got {size}. "
+            "It was cut short, or written by another version of selc. Bring it back from a copy, or start a new run."
+        )
+    # "c": a private mapping, so that nobody can change the file through the tensors.
+    blocks = np.memmap(path, dtype=kind, mode="c", shape=(epochs,))
+    for epoch in range(epochs):
+        if blocks[epoch]["check"] != _check(blocks[epoch]):
+            raise RunFolderError(
+                f"{path} must hold the losses that were recorded; got other content in epoch {epoch}. "
+                "Bring it back from a copy, or start a new run."
+            )
+    fields = (np.asarray(blocks[name]) for name in Pass._fields)
+    return Pass(*(torch.from_numpy(field) for field in fields))
+
+
+def _class_type(num_classes: int) -> torch.dtype:
+    return torch.int16 if num_classes < 2**15 else torch.int32
+
+
+def _block(num_rows: int, num_classes: int) -> np.dtype[Any]:
+    """An epoch in the file. Wide types first, so that every value lies at a multiple of its width."""
+    label = "<i2" if num_classes < 2**15 else "<i4"
+    wide = [("losses", "<f4", (num_rows,)), ("confidences", "<f4", (num_rows,)), ("check", "<u4")]
+    return np.dtype([*wide, ("predictions", label, (num_rows,)), ("beliefs", label, (num_rows,))])
+
+
+def _check(block: Any) -> int:
+    total = 0
+    for name in Pass._fields:
+        total = zlib.crc32(np.ascontiguousarray(block[name]).data, total)
+    return total

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from selc.core.world import current
 from selc.files import read_tensors, write_tensors
 
 LIMIT = 8
@@ -18,7 +19,7 @@ class Snapshots:
     """Tensors and plain values by epoch, in memory or in a folder; which epochs are kept depends on the time alone.
 
     Epochs 0 to 4 and then 6, 8, 12, 16, 24, ...: each is at most half as late again as the one before, and only the
-    last eight are kept.
+    last eight are kept. Of several processes the first writes to the folder, and all read it.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -26,7 +27,7 @@ class Snapshots:
         self.memory: dict[int, dict[str, Tensor]] = {}
 
     def save(self, epoch: int, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        if not _on_grid(epoch):
+        if not _on_grid(epoch) or (self.folder is not None and not current().leads):
             return
         packed = {**tensors, "values": torch.tensor(list(json.dumps(values).encode()), dtype=torch.uint8)}
         if self.folder is None:
@@ -50,8 +51,8 @@ class Snapshots:
         return sorted(int(path.stem.removeprefix("epoch-")) for path in self.folder.glob("epoch-*.safetensors"))
 
     def before(self, clock: float) -> int:
-        """The latest epoch at or before ``clock`` of which there is a state."""
-        return max((epoch for epoch in self.epochs() if epoch <= clock), default=0)
+        """The latest epoch at or before ``clock`` of which there is a state; every process asks."""
+        return int(current().broadcast(max((epoch for epoch in self.epochs() if epoch <= clock), default=0)))
 
     def _file(self, epoch: int) -> Path:
         assert self.folder is not None

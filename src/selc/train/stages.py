@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +12,16 @@ import torch
 from torch import Tensor, nn
 
 from selc.core.seeding import generator, seed_of
-from selc.core.store import Store
+from selc.core.store_choice import choose_form, free_bytes
 from selc.core.turning import Turn
-from selc.errors import ConfigError
-from selc.methods.base import Method, Net
+from selc.core.world import current
+from selc.errors import ConfigError, RunFolderError
+from selc.files import read_json, write_json
+from selc.methods.base import METHODS, Method, Net
 from selc.methods.watch import found
-from selc.train.checkpoint import Checkpoint, pack, unpack
+from selc.train.checkpoint import Checkpoint, pack, restore, tables_of
 from selc.train.loop import Beginning, Stage, Stop
+from selc.train.order import deal
 from selc.train.plan import Plan
 from selc.train.progress import Progress
 from selc.train.record import Record
@@ -48,6 +52,7 @@ class Trainer:
         self.turning_point: Turn | None = None  # of the first stage that noted one
         self.recorded: Pass | None = None  # by the last stage that recorded any
         self.snapshots: dict[int, Snapshots] = {}
+        self.dealt: dict[bool, Tensor] = {}
         if plan.pick == "best-val" and val is None and plan.val_fraction == 0:
             raise ConfigError("pick 'best-val' needs a validation set; got none. Set val_fraction, such as 0.1.")
 
@@ -59,7 +64,9 @@ class Trainer:
     def fit(self, method: Method, data: TrainSet) -> Outcome:
         """The whole training of a method."""
         self.stages, self.turning_point, self.recorded = 0, None, None
-        data = self._hold_out(data.to(self.device))
+        self.dealt.clear()
+        check_processes(method, self.plan, len(data))
+        data = self._in_form(self._own(self._hold_out(data.to(self.device))), method)
         method.check(data, self.plan.epochs, self.plan.batch_size)
         devices = [self.device] if self.device.type == "cuda" else []
         threads = torch.get_num_threads()
@@ -87,11 +94,12 @@ class Trainer:
         ``stop`` is asked after each epoch; a stage that may be stopped keeps states to step back to. ``changes``
         replace settings of the plan.
         """
+        check_processes(method, self.plan, len(data))
         number = self.stages
         self.stages += 1
         plan = Plan.model_validate(self.plan.model_dump() | changes)
         folder = None if self.folder is None else self.folder / f"stage-{number}"
-        checkpoint = None if folder is None else Checkpoint(folder, self.fingerprint)
+        checkpoint = None if folder is None else Checkpoint(folder, self.fingerprint, self.progress.notice)
         snapshots = begin = None
         if stop is not None:
             snapshots = self.snapshots[number] = Snapshots(None if folder is None else folder / "snapshots")
@@ -105,21 +113,22 @@ class Trainer:
         model.to(self.device)
         method.setup(data)
         method.to(self.device)
-        saved = checkpoint.load() if checkpoint else None
+        state = checkpoint.open() if checkpoint else None
         doubt = method.check(data, plan.epochs, plan.batch_size)
-        if checkpoint is not None and saved is not None and saved[1]["finished"]:
-            if kept := unpack("method", saved[0]):  # a later stage may read it
-                method.load_state_dict(kept)
-            remembered = _remembered(*saved, model, data, checkpoint, number)
+        if checkpoint is not None and state is not None and state["finished"]:
+            remembered = _remembered(checkpoint, method, model, data, number)
             return self._noted(remembered if begin is None else begin.joined(remembered))
+        saved = checkpoint.load(tables_of("method", method)) if checkpoint else None
         if doubt is not None and saved is None:
             self.progress.notice(doubt)
+        shard = self._shard(data, plan.stratified)
         stage = Stage(
             number,
             method,
             data,
             model,
             plan,
+            shard,
             self.tests,
             self.val,
             checkpoint,
@@ -129,12 +138,15 @@ class Trainer:
             snapshots,
             begin,
         )
-        outcome = stage.run()
-        if checkpoint is not None:
-            tensors = pack("model", outcome.model) | pack("target", outcome.target) | pack("probs", outcome.probs)
-            tensors |= pack("method", method)
+        if checkpoint is None:
+            return self._noted(stage.run())
+        with checkpoint:
+            outcome = stage.run()
             own = [entry for entry in outcome.history if entry["stage"] == number]
-            checkpoint.save("outcome", tensors, {"finished": True, "history": own, **stage.origin()})
+            left = {"finished": True, "history": own, **stage.origin()}
+            tensors = pack("model", outcome.model) | pack("method", method)
+            tables = {"target": outcome.target, "probs": outcome.probs} | tables_of("method", method)
+            checkpoint.save("outcome", tensors, left, tables, shard, background=False)
         return self._noted(outcome)
 
     def _noted(self, outcome: Outcome) -> Outcome:
@@ -158,23 +170,82 @@ class Trainer:
         self.val = EvalSet(data.inputs, data.labels.hard.cpu()[val], val).to(self.device)
         return replace(data, rows=rows.to(self.device))
 
+    def _shard(self, data: TrainSet, stratified: bool) -> Tensor:
+        """The shard of each row, [N]: the same in all stages, so that a row stays with the process that owns it."""
+        if data.owned is not None:
+            stratified = self.plan.stratified
+        if stratified not in self.dealt or len(self.dealt[stratified]) != len(data):
+            labels = data.labels.hard if stratified else None
+            self.dealt[stratified] = deal(len(data), seed_of(self.plan.seed, 0), self.plan.shards, labels)
+        return self.dealt[stratified]
 
-def _remembered(
-    tensors: Mapping[str, Tensor],
-    state: Mapping[str, Any],
-    model: nn.Module,
-    data: TrainSet,
-    saved: Checkpoint,
-    number: int,
-) -> Outcome:
-    """The outcome of a stage that was finished before."""
-    model.load_state_dict(unpack("model", tensors))
-    target, probs = Store(len(data), data.num_classes), Store(len(data), data.num_classes)
-    target.load_state_dict(unpack("target", tensors))
-    probs.load_state_dict(unpack("probs", tensors))
+    def _own(self, data: TrainSet) -> TrainSet:
+        """Of several processes, each holds the state of the rows in its shards."""
+        world = current()
+        if world.size == 1:
+            return data
+        mine = self._shard(data, self.plan.stratified) % world.size == world.rank
+        return replace(data, owned=mine.nonzero().flatten().to(self.device))
+
+    def _in_form(self, data: TrainSet, method: Method) -> TrainSet:
+        """Choose the form of the tables; a run keeps that of its first start, whatever memory is free later."""
+        world, kept = current(), None if self.folder is None else self.folder / "tables.json"
+        chosen = {"form": self.plan.store, "why": ""}
+        if self.plan.store == "auto" and world.leads:
+            if kept is not None and kept.exists():
+                chosen = read_json(kept)
+                if not isinstance(chosen, dict) or {"form", "why"} - chosen.keys():
+                    raise RunFolderError(f"{kept} must say the form of the tables; got other content. Remove the file.")
+            else:
+                rows = len(data) if data.owned is None else len(data.owned)
+                here = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if self.device.type == "cpu" else 1
+                tables = 2 + getattr(method, "window", 0)
+                form, why = choose_form(rows, data.num_classes, free_bytes(self.device) // here, tables)
+                chosen = {"form": form, "why": why}
+                if kept is not None:
+                    write_json(kept, chosen)
+        chosen = world.broadcast(chosen)
+        if chosen["form"] != "dense" and chosen["why"]:
+            self.progress.notice(chosen["why"])
+        return replace(data, form=chosen["form"], scratch=self.folder)
+
+
+def check_processes(method: Method, plan: Plan, rows: int) -> None:
+    """Refuse what cannot be trained in as many processes as there are."""
+    size = current().size
+    if size == 1:
+        return
+    if not method.parallel:
+        kind = type(method)
+        name = next((known for known in METHODS if METHODS[known] is kind), kind.__name__)
+        raise ConfigError(
+            f"method {name!r} must run in one process; got {size}. It needs whole batches or the whole table at once: "
+            "start it without torchrun, or choose another method."
+        )
+    if plan.shards % size:
+        fitting = ", ".join(str(count) for count in range(1, plan.shards + 1) if plan.shards % count == 0)
+        raise ConfigError(
+            f"shards must be a multiple of the number of processes, {size}; got {plan.shards}. Each process takes as "
+            f"many shards of the data: start {fitting} processes, or set train.shards, which changes the order."
+        )
+    if plan.sync_batchnorm and plan.torch_device().type != "cuda":
+        raise ConfigError(
+            "sync_batchnorm must run on GPUs, the only place where PyTorch has it; got a CPU. Leave it out: batch norm "
+            "then takes the rows of a process alone."
+        )
+    if rows < size:
+        raise ConfigError(f"there must be a sample for each of the {size} processes; got {rows}. Start fewer.")
+
+
+def _remembered(checkpoint: Checkpoint, method: Method, model: nn.Module, data: TrainSet, number: int) -> Outcome:
+    """The outcome of a stage that was finished before; the method gets its state back, which a later stage may read."""
     device = data.labels.hard.device
-    target.to(device), probs.to(device)
-    record = Record(len(data), data.num_classes, device, saved.folder / "records")
+    target, probs = data.new_store(), data.new_store()
+    saved = checkpoint.load({"target": target, "probs": probs} | tables_of("method", method))
+    assert saved is not None
+    tensors, state = saved
+    restore("model", model, tensors)
+    restore("method", method, tensors)
+    record = Record(len(data), data.num_classes, device, checkpoint.folder / "records", data.owned)
     history = list(state["history"])
-    epochs = range(history[0]["epoch"], history[-1]["epoch"] + 1)
-    return Outcome(model, target, probs, *record.read(epochs), history, number)
+    return Outcome(model, target, probs, *record.read(history[-1]["epoch"] + 1), history, number)

@@ -62,7 +62,7 @@ def _pool(findings: Findings, classes: int) -> Tensor:
 def _other_class(run: RunFolder, findings: Findings, index: Tensor) -> Tensor:
     """The suggested class; where that is the given one, the class that is believed most beside it."""
     suggested, given = findings.suggested[index], findings.given[index]
-    beside = run.targets()[index].scatter(1, given[:, None], -1.0).argmax(1)
+    beside = run.table("target").read(index).scatter(1, given[:, None], -1.0).argmax(1)
     return torch.where(suggested == given, beside, suggested)
 
 

@@ -1,0 +1,64 @@
+"""Results of the tasks in `work.py` for 1, 2 and 4 processes, each worked out once for all tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+TASKS = {
+    1: "eleven,others,engines,own_loop",
+    2: "messages,eleven,others,engines,own_loop,tables,batch_norm,refused",
+    4: "messages,eleven,tables,batch_norm",
+}
+PATIENCE = 300  # seconds: the machine may be busy
+Ran = Callable[[int], Path]
+
+
+@pytest.fixture(scope="session")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """The folder with what so many processes wrote; whoever asks first starts them, others wait for that."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def folder(size: int) -> Path:
+        place = shared / f"processes-{size}"
+        try:
+            place.mkdir()
+        except FileExistsError:
+            _wait(place / "done")
+        else:
+            (place / "done").write_text(_run(place, size))
+        said = (place / "done").read_text()
+        assert said == "", said
+        return place
+
+    return folder
+
+
+def _run(folder: Path, size: int) -> str:
+    """Run the tasks; what went wrong, or nothing."""
+    command = [sys.executable, "-W", "error", "-m", "tests.parallel.work", TASKS[size], str(folder)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    logs = [folder / f"log-{rank}" for rank in range(size)]
+    with ExitStack() as stack:
+        started = []
+        for rank, log in enumerate(logs):
+            errors = stack.enter_context(log.open("w"))
+            started.append(subprocess.Popen([*command, str(rank), str(size)], env=environment, stderr=errors))
+            stack.callback(started[-1].kill)
+        codes = [process.wait(PATIENCE) for process in started]
+    return "" if not any(codes) else "\n".join(log.read_text()[-2000:] for log in logs)
+
+
+def _wait(done: Path) -> None:
+    began = time.monotonic()
+    while not (done.exists() and time.time() - done.stat().st_mtime > 0.1):
+        assert time.monotonic() - began < PATIENCE, "the processes did not come to an end"
+        time.sleep(0.1)

@@ -1,0 +1,149 @@
+"""What comes out of a training does not depend on the number of processes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from selc.methods import METHODS as KNOWN
+from selc.methods import create
+from tests.parallel.conftest import Ran
+from tests.parallel.work import CLASSES, ELEVEN, LOOPS, METHODS, OTHERS, ROWS, VARIANTS, described, train_set, trainer
+
+WITHIN = 1e-5
+
+
+def assert_same(ours: Path, theirs: Path, name: str) -> None:
+    a, b = (load_file(folder / f"{name}.safetensors") for folder in (ours, theirs))
+    assert a.keys() == b.keys()
+    for key in a:
+        torch.testing.assert_close(a[key], b[key], atol=WITHIN, rtol=WITHIN, equal_nan=True)
+    assert_alike(*(json.loads((folder / f"{name}.json").read_text()) for folder in (ours, theirs)))
+
+
+def assert_alike(ours: Any, theirs: Any) -> None:
+    """The same history, numbers up to rounding."""
+    if isinstance(ours, dict):
+        assert ours.keys() == theirs.keys()
+        for key in ours:
+            assert_alike(ours[key], theirs[key])
+    elif isinstance(ours, list):
+        assert len(ours) == len(theirs)
+        for one, other in zip(ours, theirs, strict=True):
+            assert_alike(one, other)
+    elif isinstance(ours, float):
+        assert theirs == pytest.approx(ours, rel=WITHIN, abs=WITHIN)
+    else:
+        assert ours == theirs
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("name", ELEVEN)
+def test_targets_weights_and_metrics_are_those_of_one_process(ran: Ran, name: str, size: int) -> None:
+    assert_same(ran(1), ran(size), name)
+
+
+@pytest.mark.parametrize("name", [*OTHERS, *VARIANTS])
+def test_so_they_are_for_other_methods_and_circumstances(ran: Ran, name: str) -> None:
+    assert_same(ran(1), ran(2), name)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_automatic_selc_steps_back_in_any_number_of_processes(ran: Ran, size: int) -> None:
+    history = json.loads((ran(size) / "selc.json").read_text())
+    undone = [entry["epoch"] for entry in history if entry.get("undone")]
+    again = [entry["epoch"] for entry in history if entry["stage"] == 1]
+    assert undone
+    assert again[: len(undone)] == undone
+
+
+@pytest.mark.parametrize("name", ELEVEN)
+def test_the_trainings_compared_here_have_learnt_something(ran: Ran, name: str) -> None:
+    """Five clouds that overlap a little: chance is 20 %."""
+    history = json.loads((ran(1) / f"{name}.json").read_text())
+    assert history[-1]["test"]["top1"] > 0.5
+    assert history[-1]["loss"] != history[0]["loss"]
+
+
+def test_every_method_that_says_it_is_parallel_is_compared_here() -> None:
+    parallel = {name for name in KNOWN if getattr(KNOWN[name], "parallel", False)}
+    assert parallel == set(METHODS)
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_the_tables_of_a_process_hold_its_rows_alone(ran: Ran, size: int) -> None:
+    noted = [json.loads((ran(size) / f"rows of {rank}.json").read_text()) for rank in range(size)]
+    seen = [{row for batch in of_rank["came"] for row in batch} for of_rank in noted]
+    assert sum(map(len, seen)) == ROWS
+    assert set.union(*seen) == set(range(ROWS))
+    for of_rank, rows in zip(noted, seen, strict=True):
+        assert {count for store in of_rank["held"] for count in store} == {len(rows)}
+
+
+def test_fsdp_gives_what_ddp_gives(ran: Ran) -> None:
+    assert_same(ran(2), ran(2), "ddp")
+    ours, theirs = (load_file(ran(2) / f"{engine}.safetensors") for engine in ("ddp", "fsdp"))
+    for key in ours:
+        torch.testing.assert_close(ours[key], theirs[key], atol=WITHIN, rtol=WITHIN, equal_nan=True)
+    assert_same(ran(1), ran(2), "fsdp")
+
+
+@pytest.mark.parametrize("engine", ["ddp", "fsdp"])
+def test_a_second_start_goes_on_as_if_nothing_had_happened(ran: Ran, engine: str) -> None:
+    whole, resumed = (load_file(ran(2) / f"{name}.safetensors") for name in (engine, f"{engine}, resumed"))
+    for key in whole:
+        torch.testing.assert_close(whole[key], resumed[key], atol=1e-6, rtol=1e-6, equal_nan=True)
+
+
+def test_what_two_processes_left_one_can_finish(ran: Ran) -> None:
+    outcome = trainer(ran(2) / "left").fit(create("selc", {}), train_set())
+    finished, expected = described(outcome)[0], load_file(ran(1) / "selc.safetensors")
+    for key in expected:
+        torch.testing.assert_close(finished[key], expected[key], atol=WITHIN, rtol=WITHIN, equal_nan=True)
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_with_batch_norm_every_process_ends_with_the_same_network(ran: Ran, size: int) -> None:
+    """Also where a process has one row of a batch, of which there are no statistics, or none."""
+    assert [json.loads((ran(size) / f"apart {rank}.json").read_text()) for rank in range(size)] == [0.0] * size
+    tensors = load_file(ran(size) / "batch norm.safetensors")
+    assert bool(torch.isfinite(tensors["probs"]).all())
+    assert float(tensors["model/1.running_mean"].abs().max()) > 0
+
+
+def test_what_cannot_run_in_several_processes_says_so_before_the_training(ran: Ran) -> None:
+    said = [json.loads((ran(2) / f"said by {rank}.json").read_text()) for rank in range(2)]
+    assert said[0] == said[1]
+    assert said[0]["dmi"].startswith("method 'dmi' must run in one process; got 2.")
+    assert said[0]["ce"].startswith("shards must be a multiple of the number of processes, 2; got 3.")
+    assert said[0]["gce"].startswith("sync_batchnorm must run on GPUs")
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_selc_loss_under_ddp_is_what_it_is_in_one_process(ran: Ran, name: str) -> None:
+    alone = load_file(ran(1) / f"loop, {name}, rank 0.safetensors")
+    assert alone["targets"].shape[1] == CLASSES
+    assert bool((alone["targets"].amax(dim=1) < 1).any())  # it corrects
+    for rank in range(2):
+        together = load_file(ran(2) / f"loop, {name}, rank {rank}.safetensors")
+        for key in alone:
+            torch.testing.assert_close(alone[key], together[key], atol=WITHIN, rtol=WITHIN)
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_messages_arrive_as_they_were_sent(ran: Ran, size: int) -> None:
+    for rank in range(size):
+        told = json.loads((ran(size) / f"told to {rank}.json").read_text())
+        assert told["sum"] == [size, sum(range(size))]
+        numbers = [[float(row), float(row % 2)] for row in range(10)]
+        for kind in ("float32", "bfloat16", "int16", "int64"):
+            assert told[f"torch.{kind}"] == numbers
+        assert told["torch.bool"] == [[float(row > 0), float(row % 2)] for row in range(10)]
+        assert told["lengths"] == [[float(other)] * other for other in range(size)]
+        assert told["plain"] == {"from": 0, "text": "é", "none": None, "number": 0.1}
+        assert (told["before"] == []) == (rank == 0)  # whoever leads goes first

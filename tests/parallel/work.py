@@ -1,0 +1,306 @@
+"""What the processes of the tests in this folder do: small trainings, in one process or in several.
+
+``python -m tests.parallel.work TASKS FOLDER RANK SIZE`` is one of SIZE processes; they meet by a file in FOLDER. What
+comes out of a task is written to FOLDER.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DistributedSampler
+
+from selc.core import SELCLoss
+from selc.core.store import Store
+from selc.core.world import current
+from selc.data import ArrayInputs
+from selc.methods import Method, create
+from selc.run.job import gathered
+from selc.train import Plan, Progress, Trainer
+from selc.types import Batch, EvalSet, Labels, Outcome, TrainSet
+
+CLASSES, FEATURES = 5, 8
+ROWS = 398  # with batches of 66 the last one has 2 rows: of four processes two have none of them
+BATCH = 66
+
+# Times are early, so that five epochs are enough for whatever a method does late.
+METHODS: dict[str, dict[str, Any]] = {
+    "ce": {},
+    "gce": {},
+    "sce": {},
+    "nce+rce": {"clip_norm": 0.5},
+    "elr": {},
+    "sat": {"start": 1.5, "alpha": 0.7},
+    "selc": {},
+    "selc+": {},
+    "plc": {"warm_up": 1, "window": 2, "theta": 0.5, "quiet": 0.5},
+    "lrt": {"update": 1, "start": 1, "interval": 2, "window": 2},
+    "pencil": {},
+    "bootstrap": {},
+    "mixup": {},
+    "truncated-gce": {"start": 1, "every": 1},
+    "seal": {"iterations": 1},
+    "rsl": {},
+    "forward": {},
+    "aum": {},
+}
+ELEVEN = list(METHODS)[:11]
+OTHERS = list(METHODS)[11:]
+PLANS: dict[str, dict[str, Any]] = {
+    "sce": {"lr": 0.01}
+}  # the gradient of its reverse term is nine times that of cross entropy
+# The same once more in other circumstances.
+VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "selc, weighted": ("selc", {"start": 1.5, "alpha": 0.7, "weighted": True}, {}),
+    "selc, Option I": ("selc", {"start": 1, "alpha": 0.8, "option": "I"}, {}),
+    "selc, held out": ("selc", {"start": 1, "alpha": 0.8}, {"val_fraction": 0.1, "pick": "best-val"}),
+    "selc, swept": ("selc", {"start": 1, "alpha": 0.8}, {"losses": "sweep"}),
+    "selc, balanced": ("selc", {"start": 1, "alpha": 0.8}, {"samples_per_epoch": 200, "stratified": True}),
+    "selc, top-k": ("selc", {"start": 1, "alpha": 0.8}, {"store": "top-k"}),
+}
+
+
+def points(rows: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Five clouds of points that overlap a little."""
+    rng = torch.Generator().manual_seed(seed)
+    label = torch.arange(rows) % CLASSES
+    return 1.5 * torch.eye(CLASSES, FEATURES)[label] + 0.7 * torch.randn(rows, FEATURES, generator=rng), label
+
+
+def train_set() -> TrainSet:
+    """Clouds of which every third label is wrong."""
+    x, label = points(ROWS, seed=0)
+    given = torch.where(torch.arange(ROWS) % 3 == 0, (label + 1 + torch.arange(ROWS) % 4) % CLASSES, label)
+    return TrainSet(ArrayInputs(x), Labels(given, CLASSES))
+
+
+def net(outputs: int) -> nn.Module:
+    """Without batch norm and dropout: what a row gives does not depend on the rows beside it."""
+    return nn.Sequential(nn.Linear(FEATURES, 24), nn.Tanh(), nn.Linear(24, outputs))
+
+
+def trainer(folder: Path | None = None, progress: Progress | None = None, **plan: Any) -> Trainer:
+    settings = {"epochs": 5, "lr": 0.1, "batch_size": BATCH, "schedule": "constant", "threads": 1, **plan}
+    x, label = points(150, seed=1)
+    tests = {"test": EvalSet(ArrayInputs(x), label)}
+    return Trainer(Plan(**settings), net, tests=tests, folder=folder, fingerprint="it", progress=progress)
+
+
+def described(outcome: Outcome) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
+    """All that must not depend on the number of processes: tensors, and the history without times."""
+    tensors = {f"model/{k}": v for k, v in outcome.model.state_dict().items()}
+    tensors |= {"target": outcome.target.full(), "probs": outcome.probs.full(), "losses": outcome.losses}
+    tensors |= {"predictions": outcome.predictions, "confidences": outcome.confidences, "beliefs": outcome.beliefs}
+    tensors["corrected"] = outcome.corrected_labels
+    timed = ("seconds", "samples_per_second")
+    history = [{k: v for k, v in entry.items() if k not in timed} for entry in outcome.history]
+    return {k: v.detach().clone().contiguous() for k, v in tensors.items()}, history
+
+
+def write(folder: Path, name: str, outcome: Outcome) -> None:
+    tensors, history = described(outcome)  # every process, as it gathers rows
+    if current().leads:
+        save_file(tensors, folder / f"{name}.safetensors")
+        (folder / f"{name}.json").write_text(json.dumps(history))
+
+
+class Watched(Method):
+    """Runs another method, and notes which rows come and how many its tables hold."""
+
+    parallel = True
+
+    def __init__(self, inner: Method) -> None:
+        super().__init__()
+        self.inner = inner
+        self.came: list[list[int]] = []
+
+    def setup(self, data: TrainSet) -> None:
+        self.inner.setup(data)
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        self.came.append(batch.index.tolist())
+        return self.inner.loss(outputs, batch)
+
+
+def messages(folder: Path) -> None:
+    """What the processes can tell each other; each has as many rows as its number."""
+    world = current()
+    mine = torch.arange(world.rank, 10, world.size)
+    told: dict[str, Any] = {"sum": world.sum(torch.tensor([1.0, world.rank])).tolist()}
+    for kind in (torch.float32, torch.bfloat16, torch.int16, torch.int64, torch.bool):
+        rows = torch.stack([mine, mine % 2], dim=1).to(kind)
+        told[str(kind)] = world.gather_rows(mine, rows, 10).double().tolist()
+    told["lengths"] = [part.tolist() for part in world.gather(torch.full((world.rank,), float(world.rank)))]
+    told["plain"] = world.broadcast({"from": world.rank, "text": "é", "none": None, "number": 0.1})
+
+    def turn() -> list[str]:
+        before = [path.name for path in folder.glob("turn-*")]
+        (folder / f"turn-{world.rank}").touch()
+        return before
+
+    told["before"] = world.in_turn(turn)
+    (folder / f"told to {world.rank}.json").write_text(json.dumps(told))
+
+
+def eleven(folder: Path) -> None:
+    """The methods that must not depend on the number of processes in any case."""
+    for name in ELEVEN:
+        write(folder, name, trainer(**PLANS.get(name, {})).fit(create(name, METHODS[name]), train_set()))
+
+
+def others(folder: Path) -> None:
+    """The other methods that run in several processes, and SELC in other circumstances."""
+    for name in OTHERS:
+        write(folder, name, trainer().fit(create(name, METHODS[name]), train_set()))
+    for name, (method, options, plan) in VARIANTS.items():
+        write(folder, name, trainer(**plan).fit(create(method, options), train_set()))
+
+
+def tables(folder: Path) -> None:
+    """Which rows each process sees in an epoch, and which its tables hold."""
+    method = Watched(create("selc", {"start": 0, "alpha": 0.5}))
+    outcome = trainer(epochs=1).fit(method, train_set())
+    stores = [m for m in method.modules() if isinstance(m, Store)] + [outcome.probs]
+    noted = {"came": method.came, "held": [[t.shape[0] for t in s.tensors().values()] for s in stores]}
+    (folder / f"rows of {current().rank}.json").write_text(json.dumps(noted))
+    whole = gathered(outcome.probs)
+    assert torch.equal(whole.full(), outcome.probs.full())
+
+
+def engines(folder: Path) -> None:
+    """FSDP and DDP, each uninterrupted and with a second start after three epochs."""
+    for engine in ("fsdp", "ddp"):
+        plan: dict[str, Any] = {"engine": engine, "optimizer": "AdamW", "lr": 0.01, "clip_norm": 0.5}
+        write(folder, engine, trainer(**plan).fit(create("selc", {}), train_set()))
+        broken_off(folder / f"{engine}-run", plan)
+        write(
+            folder, f"{engine}, resumed", trainer(folder / f"{engine}-run", **plan).fit(create("selc", {}), train_set())
+        )
+    broken_off(folder / "left", {})
+
+
+def broken_off(folder: Path, plan: dict[str, Any]) -> None:
+    """A run that ends after three epochs."""
+    try:
+        trainer(folder, StopAfter(3), **plan).fit(create("selc", {}), train_set())
+    except BrokenOffError:
+        return
+    raise AssertionError("it went on")
+
+
+class BrokenOffError(Exception):
+    """Raised by `StopAfter`."""
+
+
+class StopAfter(Progress):
+    """Breaks a training off after a number of epochs."""
+
+    def __init__(self, epochs: int) -> None:
+        self.left = epochs
+
+    def end_epoch(self, entry: dict[str, Any]) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise BrokenOffError
+
+
+def batch_norm(folder: Path) -> None:
+    """A network with batch norm, where a process may have a single row of a batch, or none."""
+
+    def normed(outputs: int) -> nn.Module:
+        return nn.Sequential(nn.Linear(FEATURES, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, outputs))
+
+    plan = Plan(epochs=2, lr=0.1, batch_size=7, schedule="constant", threads=1)
+    outcome = Trainer(plan, normed).fit(create("ce", {}), replace(train_set(), rows=torch.arange(100)))
+    mine = torch.cat([v.flatten().double() for v in outcome.model.state_dict().values() if v.is_floating_point()])
+    apart = [float((theirs - mine).abs().max()) for theirs in current().gather(mine)]
+    write(folder, "batch norm", outcome)
+    (folder / f"apart {current().rank}.json").write_text(json.dumps(max(apart)))
+
+
+def refused(folder: Path) -> None:
+    """What is said before a training that cannot run in so many processes."""
+    said = {}
+    plans: dict[str, dict[str, Any]] = {"dmi": {}, "ce": {"shards": 3}, "gce": {"sync_batchnorm": True}}
+    for name, plan in plans.items():
+        try:
+            trainer(batch_size=100, **plan).fit(create(name, {}), train_set())
+        except ValueError as error:
+            said[name] = str(error)
+    (folder / f"said by {current().rank}.json").write_text(json.dumps(said))
+
+
+LOOPS: dict[str, dict[str, Any]] = {
+    "a number": {"start": 2, "alpha": 0.8},
+    "auto": {"start": "auto", "epochs": 12},
+    "weighted": {"start": 2, "alpha": 0.8, "weighted": True},
+    "Option I": {"start": 2, "alpha": 0.8, "option": "I"},
+    "uneven": {"start": 2, "alpha": 0.8},
+}
+
+
+def own_loop(folder: Path) -> None:
+    """`SELCLoss` in a loop that is not ours; the batches of all processes together are the same for any number."""
+    samples, epochs = 51, 12
+    x, label = points(samples, seed=3)
+    given = torch.where(torch.arange(samples) % 4 == 0, (label + 2) % CLASSES, label)
+    world = current()
+    for name, options in LOOPS.items():
+        uneven = name == "uneven"
+        torch.manual_seed(0)
+        model = net(CLASSES)
+        forward = DistributedDataParallel(model) if world.size > 1 else model
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
+        criterion = SELCLoss(given, CLASSES, repeats="once", **options)
+        for epoch in range(epochs):
+            criterion.set_epoch(epoch)
+            for parts in dealt(samples, epoch, uneven):
+                index = torch.cat(parts) if world.size == 1 else parts[world.rank]
+                optimizer.zero_grad()
+                criterion(forward(x[index]), given[index], index).backward()
+                optimizer.step()
+        tensors = {"targets": criterion.targets, **model.state_dict()}
+        tensors["start"] = torch.tensor([criterion.start, criterion.alpha], dtype=torch.float64)
+        tensors["visits"] = criterion.visits
+        save_file(
+            {k: v.contiguous() for k, v in tensors.items()}, folder / f"loop, {name}, rank {world.rank}.safetensors"
+        )
+
+
+def dealt(samples: int, epoch: int, uneven: bool) -> list[list[Tensor]]:
+    """The batches of an epoch, each as the parts of two processes: dealt anew in each epoch, and the odd one twice."""
+    if uneven:
+        order = torch.randperm(samples, generator=torch.Generator().manual_seed(epoch))
+        return [list(batch.split([len(batch) - 2, 2])) for batch in order.split(13)]
+    rows = []
+    for rank in range(2):
+        sampler: DistributedSampler[int] = DistributedSampler(range(samples), num_replicas=2, rank=rank, shuffle=True)  # type: ignore[arg-type]
+        sampler.set_epoch(epoch)
+        rows.append(torch.tensor(list(sampler)).split(8))
+    return [list(parts) for parts in zip(*rows, strict=True)]
+
+
+def main(tasks: str, folder: Path, rank: int, size: int) -> None:
+    torch.set_num_threads(1)
+    if size > 1:
+        dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=size)
+    for task in tasks.split(","):
+        TASKS[task](folder)
+    if size > 1:
+        current().barrier()
+        dist.destroy_process_group()
+
+
+TASKS = {f.__name__: f for f in (messages, eleven, others, tables, engines, batch_norm, refused, own_loop)}
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
