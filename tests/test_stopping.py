@@ -82,6 +82,7 @@ def test_a_ctrl_c_that_a_launcher_passes_on_again_is_not_a_second_one() -> None:
 @pytest.mark.parametrize("script", [WRITING, INSIDE_A_LONG_CALL])
 def test_sigterm_does_not_wait_for_ever(script: str) -> None:
     process = started(script, "60")
+    time.sleep(0.5)  # until it is inside
     process.send_signal(signal.SIGTERM)
     code, _, errors = end(process)
     assert (code, errors) == (143, "\nGo on with: selc resume RUN\n")

@@ -7,6 +7,7 @@ comes out of a task is written to FOLDER.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -50,7 +51,6 @@ METHODS: dict[str, dict[str, Any]] = {
     "truncated-gce": {"start": 1, "every": 1},
     "seal": {"iterations": 1},
     "rsl": {},
-    "forward": {},
     "aum": {},
 }
 ELEVEN = list(METHODS)[:11]
@@ -304,3 +304,5 @@ TASKS = {f.__name__: f for f in (messages, eleven, others, tables, engines, batc
 
 if __name__ == "__main__":
     main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+    sys.stdout.flush()
+    os._exit(0)  # a thread of torch's backend now and then aborts a process that ends as usual

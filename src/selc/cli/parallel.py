@@ -12,9 +12,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from datetime import timedelta
-from typing import Any
-
-import typer
+from typing import Any, NoReturn
 
 from selc.cli.common import speaking
 from selc.errors import ConfigError, SelcError
@@ -92,6 +90,7 @@ def _joined() -> Iterator[None]:
             "torchrun --max-restarts starts again by itself, else go on with `selc resume`.",
         )
     dist.destroy_process_group()
+    _leave(0)
 
 
 def _end(store: Any, sentence: str) -> None:
@@ -102,4 +101,14 @@ def _end(store: Any, sentence: str) -> None:
         first = True
     if first:
         print(f"error: {sentence}", file=sys.stderr, flush=True)
-    raise typer.Exit(2) from None
+    _leave(2)
+
+
+def _leave(code: int) -> NoReturn:
+    """Everything is written: go without what Python does at its end.
+
+    Now and then a thread of torch's backend is still there then, and the process is aborted although all went well.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
