@@ -13,11 +13,11 @@ HEAD = """# Methods
 
 Made from the code by `make docs`. *Needs* is what must be known beside the given labels (an estimate of our own is the
 default), *time* that of a training relative to cross entropy, as measured in
-[benchmarks/results/methods.md](../../benchmarks/results/methods.md). Each page has the idea, the equation, our
-deviations and those of the authors' code.
+[benchmarks/results/methods.md](../../benchmarks/results/methods.md), *processes* whether torchrun may start several.
+Each page has the idea, the equation, our deviations and those of the authors' code.
 
-| method | paper | family | what it does | needs | time |
-|---|---|---|---|---|---|
+| method | paper | family | what it does | needs | time | processes |
+|---|---|---|---|---|---|---|
 """
 
 
@@ -32,7 +32,8 @@ def row(name: str) -> str:
     needs, cost = method.needs or "-", f"{method.cost:.1f}"  # type: ignore[attr-defined]
     family = method.family  # type: ignore[attr-defined]
     what = METHODS.describe(name)
-    return f"| [{name}]({file_of(name)}) | {paper} | {family} | {what} | {needs} | {cost} |\n"
+    processes = "many" if method.parallel else "one"  # type: ignore[attr-defined]
+    return f"| [{name}]({file_of(name)}) | {paper} | {family} | {what} | {needs} | {cost} | {processes} |\n"
 
 
 def file_of(name: str) -> str:

@@ -46,7 +46,7 @@ def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
         table.add_column("name", style="bold", no_wrap=True)
         table.add_column("what it is")
         if kind is Kind.METHODS:
-            for column in ("family", "needs", "time of CE"):
+            for column in ("family", "needs", "time of CE", "processes"):
                 table.add_column(column)
         table.add_column("options")
         for name in registry:
@@ -55,6 +55,7 @@ def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
             if kind is Kind.METHODS:
                 method = METHODS[name]
                 row += [method.family, method.needs or "-", f"{method.cost:.1f} x"]  # type: ignore[attr-defined]
+                row.append("many" if method.parallel else "one")  # type: ignore[attr-defined]
             table.add_row(*row, options)
         Console().print(table)
 
