@@ -13,7 +13,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "selc"
 # Lowest first. A module may import from layers below its own and from its own package.
 LAYERS = [
     {"errors"},
-    {"registry", "files", "unpickled"},
+    {"registry", "files"},
+    {"array_files", "unpickled"},
     {"core"},
     {"types"},
     {"noise", "data", "nets"},

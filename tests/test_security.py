@@ -24,13 +24,14 @@ import pytest
 import torch
 from PIL import Image
 
+from selc.array_files import read_arrays
 from selc.data import DATASETS
 from selc.data.decode import image_pixels
 from selc.data.idx import read_idx
 from selc.data.listed import ImageFiles, Reading
 from selc.data.parquet_file import _groups, _page_sizes, read_parquet
 from selc.errors import ConfigError, InputError, RunFolderError
-from selc.files import FLOOR, in_short, read_arrays, read_json, read_toml
+from selc.files import FLOOR, in_short, read_json, read_toml
 from selc.run import Config, RunFolder
 from selc.run.cleaned import Cleaned
 from selc.run.cleaned_tree import _targets

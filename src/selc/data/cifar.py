@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from selc.array_files import read_arrays
 from selc.data.archives import Array, read_members, read_pickle, read_torch
 from selc.data.arrays import ArrayInputs
 from selc.data.augment import View
@@ -20,7 +21,7 @@ from selc.data.parquet_file import column_names, read_parquet
 from selc.data.places import folders, not_there
 from selc.data.published import checked, digest_of, kept, numbers, size_notes, some_rows
 from selc.errors import ConfigError, InputError, unknown
-from selc.files import in_short, read_arrays, sha256
+from selc.files import in_short, sha256
 from selc.types import EvalSet
 
 PAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"

@@ -20,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from selc.array_files import read_arrays
 from selc.data.arrays import ArrayInputs
 from selc.data.base import Bundle, Recipe, dataset
 from selc.data.cache import digest_of
@@ -29,7 +30,7 @@ from selc.data.images import ArrayPixels, ImageInputs
 from selc.data.labels import bad_labels, checked_classes, encode, notes_on, tidied
 from selc.data.own import existing, suits
 from selc.errors import InputError
-from selc.files import in_short, read_arrays, sha256
+from selc.files import in_short, sha256
 from selc.types import EvalSet, Inputs
 
 Array = np.ndarray[Any, np.dtype[Any]]

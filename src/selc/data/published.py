@@ -12,12 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from selc.array_files import read_arrays
 from selc.core.seeding import generator
 from selc.data.archives import Array
 from selc.data.base import FACTS
 from selc.data.cache import cache_folder
 from selc.errors import ConfigError, InputError, SelcError
-from selc.files import read_arrays, write_whole
+from selc.files import write_whole
 
 
 def some_rows(count: int, rows: int, name: str) -> Tensor | None:

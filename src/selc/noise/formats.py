@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from selc.array_files import read_arrays
 from selc.errors import ConfigError, InputError
-from selc.files import in_short, read_arrays
+from selc.files import in_short
 from selc.unpickled import read_torch
 
 # Where the labels are, if the user does not say and exactly one of these is there.

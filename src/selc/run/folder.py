@@ -33,19 +33,11 @@ import torch
 from torch import Tensor
 
 import selc
+from selc.array_files import read_arrays
 from selc.core.store import Store
 from selc.core.turning import Turn
 from selc.errors import RunFolderError
-from selc.files import (
-    in_short,
-    read_arrays,
-    read_json,
-    read_tensors,
-    write_json,
-    write_tensors,
-    write_text,
-    write_whole,
-)
+from selc.files import in_short, read_json, read_tensors, write_json, write_tensors, write_text, write_whole
 from selc.noise import Noise
 from selc.run.config import Config
 from selc.run.findings import Findings, find

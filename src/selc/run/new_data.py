@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from selc.array_files import read_arrays
 from selc.data import ArrayInputs, ArrayPixels, ImageInputs, View
 from selc.data.coding import Coding
 from selc.data.decode import image_pixels
@@ -22,7 +23,7 @@ from selc.data.paths import Inside, is_image
 from selc.data.table_columns import IDS, Table, existing_column, image_column, known_column
 from selc.data.tables import open_table, table_files
 from selc.errors import InputError
-from selc.files import in_short, read_arrays
+from selc.files import in_short
 from selc.types import Inputs
 
 Array = np.ndarray[Any, np.dtype[Any]]
