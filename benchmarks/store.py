@@ -332,12 +332,12 @@ PARTS: dict[str, Callable[[str | None], Iterator[dict[str, Any]]]] = {
 
 def rendered(lines: list[dict[str, Any]]) -> str:
     """The lines of the result file as a page."""
-    about = lines[-1]
+    about, commits = lines[-1], ", ".join(dict.fromkeys(str(line["commit"]) for line in lines))  # parts may differ
     by_part = {part: [line for line in lines if line["part"] == part] for part in PARTS}
     page = [
         "# Tables",
         "",
-        f"Written by `benchmarks/store.py` at commit {about['commit']} with torch {about['torch']}, {THREADS} thread, "
+        f"Written by `benchmarks/store.py` at commit {commits} with torch {about['torch']}, {THREADS} thread, "
         f"{about['platform']}.",
         "",
         "## Deviation from the dense table",

@@ -12,6 +12,7 @@ from selc.core.store_forms import Form, Held
 KEPT = 8  # entries of a row
 BUDGET = 64  # bytes of a row at most
 ROUNDING = 1e-5  # by which a mean of equal numbers may miss them
+TINY = torch.finfo(torch.float32).tiny  # keeps a division by a sum of zeros finite
 WIDE = 2048  # columns from which on the largest are looked for in two steps
 PARTS = 16  # entries of a group at most
 
@@ -27,13 +28,15 @@ class Whole(Form):
 
 
 class TopK(Form):
-    """The k largest entries of each row, and the sum of all others, which is spread evenly over their columns.
+    """The k largest entries of each row, and the sum of all others, which is read as spread evenly over their columns.
 
     A kept entry takes 4 bytes and its column as many as the number of columns needs, so 8 of them are 44 to 60 bytes
-    with the sum; beyond 16 million columns 7 are kept, and up to 16 columns everything (see `Whole`). An update works
-    on the whole row, [B, columns] of the batch only, and is exact up to what is spread. A column is dropped when k
-    others are larger, never before: its mass stays in the row. With k columns or fewer nothing is spread, and it is the
-    dense form.
+    with the sum; beyond 16 million columns 7 are kept, and up to 16 columns everything (see `Whole`). A column is
+    dropped when k others are larger, never before, and its mass stays in the row.
+
+    An update works on the whole rows of the batch, [B, columns]. There the sum is spread as the prediction at hand is,
+    not evenly: an even spread is a target that smooths labels, and a training follows it. With k columns or fewer
+    nothing is spread, and it is the dense form.
     """
 
     name = "top-k"
@@ -69,7 +72,8 @@ class TopK(Form):
         self._keep(held, slot, rows.to(torch.float32, copy=True))
 
     def ema(self, held: Held, slot: Tensor, rows: Tensor, weight: float) -> Tensor:
-        updated = self.read(held, slot).lerp_(rows.float(), weight)
+        p = rows.float()
+        updated = self._supposed(held, slot, p).lerp_(p, weight)
         self._keep(held, slot, updated)
         return updated
 
@@ -99,6 +103,20 @@ class TopK(Form):
         found = self._numbers(held, slot) == column.unsqueeze(1)
         kept = held["values"].index_select(0, slot).masked_fill(~found, 0.0).sum(dim=1)
         return torch.where(found.any(dim=1), kept, share)
+
+    def _supposed(self, held: Held, slot: Tensor, p: Tensor) -> Tensor:
+        """The rows at ``slot``, with the others as ``p`` suggests: it has been like that in the updates before.
+
+        No entry gets more than the smallest one that is kept, as it would have been kept; what is left over is spread.
+        """
+        if self.columns == self.k:
+            return self.read(held, slot)
+        values, classes = held["values"].index_select(0, slot), self._numbers(held, slot)
+        rest = held["rest"].index_select(0, slot).unsqueeze(1)
+        rows = p.scatter(1, classes, 0.0)
+        rows.mul_(rest / rows.sum(dim=1, keepdim=True).clamp_min(TINY)).clamp_(max=values.amin(dim=1, keepdim=True))
+        rows.add_((rest - rows.sum(dim=1, keepdim=True)).clamp_min_(0.0).div_(self.others))
+        return rows.scatter_(1, classes, values)
 
     def _keep(self, held: Held, slot: Tensor, rows: Tensor) -> None:
         """Store what is kept of ``rows``, which are changed for a moment: a second copy may be large."""
