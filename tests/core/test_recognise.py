@@ -38,11 +38,34 @@ def test_the_first_epoch_does_not_count() -> None:
     assert turn.peak == 2.5
 
 
-def test_a_plateau_is_recognised_after_a_while_and_its_beginning_is_the_peak() -> None:
-    now, turn = first_word([0.5, 1.95, 2.0] + [1.97] * 40, epochs=40)
-    assert now == 8  # 8 - 1.5 is the first that exceeds 0.15 * 40
-    assert turn.start == 1.5
-    assert turn.reason == "the losses stopped drawing apart"
+def plateau(fifths: list[float]) -> list[Window]:
+    """Losses that neither draw apart nor together, while the surest contradict so many labels."""
+    return [Window(e + 0.5, 2.0 if e else 0.5, 0.4, 0.35, fifth) for e, fifth in enumerate(fifths)]
+
+
+def test_a_plateau_is_the_turning_point_where_the_surest_contradict_fewer_labels_than_before() -> None:
+    seen = plateau([0.3] * 4 + [0.26] * 20)
+    assert recognise(seen[:7], 7, 40) is None  # 7 - 1.5 does not exceed 0.15 * 40
+    turn = recognise(seen[:8], 8, 40)
+    assert turn is not None
+    assert turn.start == turn.peak == 1.5
+    assert "memorised" in turn.reason
+
+
+def test_a_network_that_still_learns_on_a_plateau_is_left_alone() -> None:
+    """The surest contradict as many labels as ever, so nothing is memorised; in the end SELC starts where it is."""
+    seen = plateau([0.3] * 40)
+    assert all(recognise(seen[:now], now, 40) is None for now in range(1, 30))
+    turn = recognise(seen[:30], 30, 40)
+    assert turn is not None
+    assert turn.start == 30
+    assert "nothing was memorised" in turn.reason
+
+
+def test_a_long_plateau_is_not_left_at_its_beginning() -> None:
+    turn = recognise(plateau([0.3] * 24 + [0.2]), 25, 40)
+    assert turn is not None
+    assert turn.start == 25 - 0.15 * 40 / 2
 
 
 def test_a_later_false_peak_does_not_count_because_the_first_was_recognised_before() -> None:
@@ -54,7 +77,7 @@ def test_without_a_peak_it_starts_at_three_quarters_and_says_so() -> None:
     now, turn = first_word([0.1 * e for e in range(40)], epochs=40)
     assert now == 30
     assert turn.start == 30
-    assert "no peak" in turn.reason
+    assert "three quarters" in turn.reason
     assert turn.alpha ** (40 - 30) < 0.5, "labels must be able to change in the epochs that are left"
 
 
@@ -75,9 +98,11 @@ def test_there_is_nothing_to_correct_where_a_sure_network_does_not_contradict_th
     assert turn.reason == "there is nothing to correct"
 
 
-def test_hard_data_are_not_taken_for_clean_ones_and_wrong_labels_not_for_none() -> None:
+def test_hard_samples_are_not_taken_for_wrong_labels_and_wrong_labels_not_for_none() -> None:
     hard = first_word([0.5, 1.0, 0.5], epochs=60, dispute=0.25, fifth=0.005)[1]
-    assert hard.start is not None
+    assert hard.start is None, "the surest are contradicted a fiftieth as often as all"
+    both = first_word([0.5, 1.0, 0.5], epochs=60, dispute=0.25, fifth=0.015)[1]
+    assert both.start is not None
     noisy = first_word([0.5, 1.0, 0.5], epochs=60, dispute=0.08, fifth=0.05)[1]
     assert noisy.start is not None
 

@@ -58,11 +58,12 @@ CONTEST = 0.35  # share, relative to the predicted class, from which on another 
 TRIM = 0.01  # of the losses at either end that the mixture does not see: a few huge ones would decide everything
 DROP = 0.1  # fall of the gap below its maximum that confirms the peak
 PLATEAU = 0.05  # below its maximum the gap is as good as at it: the first epoch so near counts as the peak
-PATIENCE = 0.15  # of all epochs: no higher gap for so long confirms it too, and bounds what stepping back costs
+PATIENCE = 0.15  # of all epochs: so long without a higher gap, and memorising confirms it too; it steps back no farther
 LATEST = 0.75  # of all epochs: by then SELC starts, peak or no peak
 LEAST_ALPHA = 0.7  # below, a network that is not mature is frozen
 HALVINGS = 5  # the weight of a given label halves so often within the time that it took to reach the peak
 SURE = 0.02  # dispute among the most confident fifth that cannot be told from none
+HARD = 0.04  # of the dispute among all: the surest are contradicted so seldom where samples are hard, not labels wrong
 FEW = 0.15  # dispute among all that a good network has with hard samples alone
 
 
@@ -138,11 +139,14 @@ def recognise(seen: list[Window], now: int, epochs: float) -> Turn | None:
     """Whether the turning point has passed after ``now`` of ``epochs`` epochs; it looks at the training pass alone.
 
     The first epoch does not count: its losses are those of a network that knew nothing. The clock of an epoch is its
-    middle, so the start has a fraction. What is in dispute is read off the epoch after the peak, when the network is
-    as good as it gets before it memorises.
+    middle, so the start has a fraction. What is in dispute is read off the epoch after the peak.
+
+    The gap falls when wrong labels are memorised. Where it only stops to grow, the network may still be learning: then
+    its surest predictions contradict as many labels as before. If these become fewer, it memorises.
 
     There is nothing to correct if the network, where it is sure of itself, does not contradict the labels, and
-    elsewhere contradicts few: wrong labels would be found among easy samples too.
+    elsewhere contradicts few, or so many more that it must be the samples which are hard: wrong labels would be found
+    among easy samples too.
     """
     late = now >= LATEST * epochs
     counted = seen[1:] or (seen if late else [])
@@ -152,14 +156,17 @@ def recognise(seen: list[Window], now: int, epochs: float) -> Turn | None:
     top = next(window for window in counted if window.gap >= (1 - PLATEAU) * largest)
     after = seen[min(seen.index(top) + 1, len(seen) - 1)]
     fallen = seen[-1].gap < (1 - DROP) * largest
-    waited = now - top.clock > PATIENCE * epochs
-    if not (fallen or waited or late):
+    back = PATIENCE * epochs
+    memorised = now - top.clock > back and seen[-1].dispute_fifth < (1 - DROP) * after.dispute_fifth
+    if not (fallen or memorised or late):
         return None
-    reason = "the losses drew together again" if fallen else "the losses stopped drawing apart"
-    start: float | None = top.clock
-    if not (fallen or waited):
-        start, reason = float(now), "no peak in three quarters of the epochs, so SELC starts where it is"
-    if after.dispute_fifth < SURE and seen[-1].dispute < FEW:
+    reason = "the losses drew together again" if fallen else "labels that were surely wrong are memorised"
+    # Stepping back farther than that would cost too much; and a plateau that was so long is not left at its beginning.
+    start: float | None = top.clock if now - top.clock <= back + 1 else now - back / 2
+    if not (fallen or memorised):
+        start = float(now) if now < epochs else start  # in three epochs or fewer none is left
+        reason = "nothing was memorised in three quarters of the epochs, so SELC starts where it is"
+    if after.dispute_fifth < SURE and (seen[-1].dispute < FEW or after.dispute_fifth < HARD * after.dispute):
         start, reason = None, "there is nothing to correct"
     alpha = 1.0 if start is None else alpha_for(start, after.dispute, halving_time(top, seen[-1]), epochs - start)
     return Turn(top.clock, start, alpha, after.dispute, after.dispute_half, after.dispute_fifth, reason)
