@@ -164,7 +164,7 @@ def recognise(seen: list[Window], now: int, epochs: float) -> Turn | None:
     # Stepping back farther than that would cost too much; and a plateau that was so long is not left at its beginning.
     start: float | None = top.clock if now - top.clock <= back + 1 else now - back / 2
     if not (fallen or memorised):
-        start = float(now) if now < epochs else start  # in three epochs or fewer none is left
+        start = float(now) if now < epochs else top.clock  # in three epochs or fewer none is left
         reason = "nothing was memorised in three quarters of the epochs, so SELC starts where it is"
     if after.dispute_fifth < SURE and (seen[-1].dispute < FEW or after.dispute_fifth < HARD * after.dispute):
         start, reason = None, "there is nothing to correct"
