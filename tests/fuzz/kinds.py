@@ -331,6 +331,9 @@ def all_files(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
+SELC_NOW = {"start": 0, "alpha": 0.5}  # two epochs are too few to look for a turning point
+
+
 def checkpoint_seeds(folder: Path) -> list[Seed]:
     """A run that was broken off, and resumed."""
     from selc import fit
@@ -342,7 +345,7 @@ def checkpoint_seeds(folder: Path) -> list[Seed]:
         x, y = blobs(30)
         torch.manual_seed(0)
         with suppress(BrokenOffError):
-            fit(x, y, method="selc", net=small_net, epochs=2, batch_size=16, out=run, progress=stop)
+            fit(x, y, options=SELC_NOW, net=small_net, epochs=2, batch_size=16, out=run, progress=stop)
         files = all_files(folder / name)
         manifests = {n: (JSON, JSON, WORDS) for n in files if "/manifest" in n and n.endswith(".json")}
         tensors = {n: (RAW, SAFE, SAFE) for n in files if n.endswith(".safetensors") and "/stage-" in n}
@@ -352,10 +355,8 @@ def checkpoint_seeds(folder: Path) -> list[Seed]:
 
 
 def _mend_manifests(folder: Path) -> None:
-    """Give every manifest the sizes and checksums that its files now have, so that the reader goes on to them.
-
-    Format 1 names one file; format 2 has a table of them, and a checksum of itself.
-    """
+    """Give every manifest the sizes and checksums that its files now have, so that the reader goes on to them."""
+    from selc.train.manifest import write_manifest
 
     def mend(about: dict[str, Any], file: Path) -> None:
         if file.is_file():
@@ -364,14 +365,10 @@ def _mend_manifests(folder: Path) -> None:
 
     for path in folder.rglob("manifest*.json"):
         manifest = json.loads(path.read_text())
-        if "file" in manifest:
-            mend(manifest, path.parent / manifest["file"])
-        for name, about in manifest.get("files", {}).items():
+        for name, about in manifest["files"].items():
             mend(about, path.parent / name)
-        if manifest.pop("check", None) is not None:
-            text = json.dumps(manifest, indent=1, allow_nan=False) + "\n"
-            manifest["check"] = hashlib.sha256(text.encode()).hexdigest()
-        path.write_text(json.dumps(manifest, indent=1) + "\n")
+        del manifest["check"]
+        write_manifest(path, manifest)
 
 
 def _resume(folder: Path) -> object:
@@ -380,7 +377,7 @@ def _resume(folder: Path) -> object:
 
     x, y = blobs(30)
     torch.manual_seed(0)
-    return fit(x, y, method="selc", net=small_net, epochs=2, batch_size=16, out=folder / "run", resume=True)
+    return fit(x, y, options=SELC_NOW, net=small_net, epochs=2, batch_size=16, out=folder / "run", resume=True)
 
 
 def tensor_seeds(folder: Path) -> list[Seed]:

@@ -16,21 +16,9 @@ from tests.fuzz.kinds import KINDS, RAW, Kind, Seed
 from tests.fuzz.structures import GRAMMARS, made_up
 
 CASES = 28
-# Kinds of which faults are known and not mended yet, and why.
-KNOWN_FAULTS = {
-    "checkpoint": "the manifest of format 1 has no checksum of its own",
-}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(reason=KNOWN_FAULTS[name], strict=False))
-        if name in KNOWN_FAULTS
-        else name
-        for name in KINDS
-    ],
-)
+@pytest.mark.parametrize("name", list(KINDS))
 def test_a_spoilt_input_ends_in_our_error_or_in_success(name: str) -> None:
     tally = fuzz(KINDS[name], CASES, seed=1)
     assert tally.cases == CASES

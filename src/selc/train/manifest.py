@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from selc.errors import RunFolderError
-from selc.files import sha256, write_text
+from selc.files import in_short, sha256, write_text
 
 FORMAT = 2
 NEWEST, BEFORE = "manifest.json", "manifest.before.json"
@@ -32,9 +32,9 @@ def read_manifest(path: Path, fingerprint: str) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        value = json.loads(path.read_text())
+        value = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
     except (OSError, ValueError, RecursionError) as error:
-        raise DamagedError(f"{path} must be a readable JSON file; got: {error}.") from None
+        raise DamagedError(f"{path} must be a readable JSON file; got: {in_short(error)}.") from None
     if not isinstance(value, dict):
         raise DamagedError(f"{path} must be a manifest; got a JSON {type(value).__name__}.")
     if value.get("format") != FORMAT:
@@ -75,6 +75,10 @@ def _describes_a_file(entry: tuple[str, Any]) -> bool:
     name, about = entry
     plain = name == Path(name).name and name.endswith(".safetensors")
     return plain and isinstance(about, dict) and {"bytes", "sha256"} <= about.keys()
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name}, which we never write")
 
 
 def _text(value: Mapping[str, Any]) -> str:
