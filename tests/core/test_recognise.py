@@ -107,6 +107,11 @@ def test_hard_samples_are_not_taken_for_wrong_labels_and_wrong_labels_not_for_no
     assert noisy.start is not None
 
 
+def test_of_very_few_samples_none_in_dispute_may_be_chance() -> None:
+    assert Window(1.5, 1.0, 0.25, 0.1, 0.0, samples=1000).hard()
+    assert not Window(1.5, 1.0, 0.25, 0.1, 0.0, samples=51).hard()  # two or three of the surest ten would be
+
+
 def test_alpha_is_the_papers_at_the_papers_scale_and_never_freezes_a_young_network() -> None:
     assert alpha_for(33) == pytest.approx(0.9, abs=0.001)
     assert 0.89 < alpha_for(40) < 0.93

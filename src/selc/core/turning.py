@@ -64,6 +64,7 @@ LEAST_ALPHA = 0.7  # below, a network that is not mature is frozen
 HALVINGS = 5  # the weight of a given label halves so often within the time that it took to reach the peak
 SURE = 0.02  # dispute among the most confident fifth that cannot be told from none
 HARD = 0.04  # of the dispute among all: the surest are contradicted so seldom where samples are hard, not labels wrong
+ENOUGH = 5  # samples: if so many are expected and next to none is there, it is not by chance
 FEW = 0.15  # dispute among all that a good network has with hard samples alone
 
 
@@ -75,6 +76,14 @@ class Window(NamedTuple):
     dispute: float  # share of samples whose prediction differed from the given label
     dispute_half: float  # the same among the more confident half of the predictions
     dispute_fifth: float  # and among the most confident fifth
+    samples: float = math.inf
+
+    def hard(self) -> bool:
+        """Whether it is hard samples that are in dispute: the surest are contradicted far less often than all.
+
+        Of the surest of very few samples, none may be contradicted by chance: five would have to be expected.
+        """
+        return self.dispute_fifth < HARD * self.dispute and self.dispute * self.samples / 5 >= ENOUGH
 
 
 class Turn(NamedTuple):
@@ -106,8 +115,8 @@ def gap(losses: Tensor) -> float:
 def look(losses: Tensor, agrees: Tensor, confidences: Tensor, epoch: int) -> Window:
     """The window of a whole epoch: a part of one holds samples that were seen a shorter or longer time ago."""
     surest = (~agrees)[confidences.argsort(descending=True, stable=True)].double()
-    shares = [float(surest[: max(1, int(part * len(surest)))].mean()) for part in (1.0, 0.5, 0.2)]
-    return Window(epoch + 0.5, gap(losses), *shares)
+    every, half, fifth = (float(surest[: max(1, int(part * len(surest)))].mean()) for part in (1.0, 0.5, 0.2))
+    return Window(epoch + 0.5, gap(losses), every, half, fifth, len(surest))
 
 
 def alpha_for(time: float, dispute: float = 0.5, halving: float = math.inf, epochs_left: float = math.inf) -> float:
@@ -166,7 +175,7 @@ def recognise(seen: list[Window], now: int, epochs: float) -> Turn | None:
     if not (fallen or memorised):
         start = float(now) if now < epochs else top.clock  # in three epochs or fewer none is left
         reason = "nothing was memorised in three quarters of the epochs, so SELC starts where it is"
-    if after.dispute_fifth < SURE and (seen[-1].dispute < FEW or after.dispute_fifth < HARD * after.dispute):
+    if after.dispute_fifth < SURE and (seen[-1].dispute < FEW or after.hard()):
         start, reason = None, "there is nothing to correct"
     alpha = 1.0 if start is None else alpha_for(start, after.dispute, halving_time(top, seen[-1]), epochs - start)
     return Turn(top.clock, start, alpha, after.dispute, after.dispute_half, after.dispute_fifth, reason)
