@@ -35,7 +35,7 @@ class AUM(Method):
     """
 
     family = "stages"
-    cost = 1.4
+    cost = 1.5
     parallel = True
     epochs: int = 0  # of the run; `check` is told
 

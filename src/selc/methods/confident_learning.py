@@ -43,7 +43,7 @@ class ConfidentLearning(Method):
 
     family = "stages"
     needs = "the package cleanlab"
-    cost = 4.4
+    cost = 4.9
 
     def __init__(self, *, folds: int = 5, filter_by: Filter = "prune_by_noise_rate") -> None:
         super().__init__()

@@ -38,7 +38,7 @@ class DAC(Method):
 
     family = "extra class"
     needs = "a tenth of the rows is held out"
-    cost = 2.0
+    cost = 2.2
     epochs: int = 200  # of the run; `check` is told
     judges: Tensor | None = None  # rows that are held out
     average: Tensor

@@ -42,7 +42,7 @@ class IterativeCV(Method):
 
     family = "selection"
     needs = "two networks"
-    cost = 2.7
+    cost = 3.2
     epochs: int = 200  # of the run, as ``check`` hears it; until then the published number
     rate: float = 0.0  # of wrong labels, as the first half shows it
     seed: int = 0  # of the run, as ``fit`` hears it

@@ -34,7 +34,7 @@ class JointOpt(Method):
 
     family = "relabelling"
     needs = "class prior (uniform, or that of the given labels)"
-    cost = 1.5
+    cost = 1.7
     keeps_belief = True
     epochs: int = 0  # of the run; `check` is told
     prior_now: Tensor

@@ -31,7 +31,7 @@ class LRT(Method):
     """
 
     family = "relabelling"
-    cost = 1.0
+    cost = 1.1
     parallel = True
     keeps_belief = True
     epochs: int = 0  # of the run; `check` is told

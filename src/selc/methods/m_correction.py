@@ -43,7 +43,7 @@ class MCorrection(Method):
     """
 
     family = "relabelling"
-    cost = 1.4
+    cost = 1.5
     keeps_belief = True
     epochs = 0  # of the run; known when it was checked
     table: Tensor

@@ -37,7 +37,7 @@ class Nested(Method):
 
     family = "compression"
     needs = "features and head"
-    cost = 1.3
+    cost = 1.4
     seed: int = 0  # of the run, as ``fit`` hears it
 
     def __init__(self, *, sigma: Sigma = "auto", held_out: float = 0.1) -> None:

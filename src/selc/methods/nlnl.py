@@ -39,7 +39,7 @@ class NLNL(Method):
     """
 
     family = "stages"
-    cost = 4.5
+    cost = 5.0
     keeps_belief = True
     epochs: int = 0  # of the run; `check` is told
     stage: Stage = "NL"

@@ -38,7 +38,7 @@ class PENCIL(Method):
     """
 
     family = "learned labels"
-    cost = 0.9
+    cost = 1.1
     parallel = True
     keeps_belief = True
     epochs: int = 200  # of the run; `check` is told

@@ -27,7 +27,7 @@ class PLC(Method):
     """
 
     family = "relabelling"
-    cost = 1.0
+    cost = 1.1
     parallel = True
     keeps_belief = True
     epochs: int = 180  # of the run; `check` is told

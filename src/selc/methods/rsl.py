@@ -37,7 +37,7 @@ class RSL(Method):
 
     family = "selection"
     needs = "noise rate of each class (estimated)"
-    cost = 1.5
+    cost = 1.8
     parallel = True
 
     def __init__(self, *, noise_rate: Rates = "auto", beta: float = 0.2, balance: float = 0.5) -> None:

@@ -28,7 +28,7 @@ class SEAL(Method):
 
     family = "stages"
     keeps_belief = True
-    cost = 4.4
+    cost = 4.9
     parallel = True
 
     def __init__(self, *, iterations: int = 3, init: Literal["fresh", "previous"] = "fresh") -> None:

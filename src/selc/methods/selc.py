@@ -44,7 +44,7 @@ class SELC(Method):
     """
 
     family = "memory"
-    cost = 1.1
+    cost = 1.2
     parallel = True
     keeps_belief = True
 

@@ -27,7 +27,7 @@ class SELCPlus(Method):
     """
 
     family = "stages"
-    cost = 2.2
+    cost = 2.3
     parallel = True
 
     def __init__(

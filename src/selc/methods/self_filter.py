@@ -42,7 +42,7 @@ class SELF(Method):
 
     family = "stages"
     needs = "mean teacher; a tenth of the rows is held out"
-    cost = 1.8
+    cost = 2.6
     keeps_belief = True
     epochs: int = 0  # of the run, and its steps; `check` is told
     steps: int = 0

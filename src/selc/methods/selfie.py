@@ -38,7 +38,7 @@ class SELFIE(Method):
 
     family = "relabelling"
     needs = "noise rate (estimated)"
-    cost = 3.1
+    cost = 3.5
     epochs: int = 100  # of a run, as ``check`` hears it; until then the published number
     carried: Tensor | None = None  # [N] labels that were refurbished before a restart, + 1; 0 for none
 

@@ -29,7 +29,7 @@ class TruncatedGCE(Method):
     """
 
     family = "selection"
-    cost = 1.0
+    cost = 1.1
     parallel = True
     epochs: int = 200  # of the run; `check` is told
 
