@@ -55,6 +55,7 @@ class SELCPlus(Method):
 
     def fit(self, data: TrainSet, train: Train) -> Outcome:
         first = SELC(start=self.start, alpha=self.alpha).fit(data, train)
-        corrected = first.corrected_labels if self.labels == "hard" else first.target
+        # What SELC believes, as in the paper: what it hands out keeps every given label whose change is not trusted.
+        corrected = first.believed_labels if self.labels == "hard" else first.target
         second = train(self, data.relabel(corrected))
         return replace(second, target=first.target, given=first.given, trust=first.trust)
