@@ -245,8 +245,8 @@ def page(lines: list[dict[str, Any]]) -> str:
         "## Memory and start",
         "",
         "One epoch of SELC on 16 features in a program of its own. *Memory* is the highest point above the inputs "
-        "(the libraries' own working memory included, and pages of a table on disk, which the system takes back when it "
-        "needs them). *Formula* is what docs/scale.md says of the tables alone.",
+        "(the libraries' own working memory included, and pages of a table on disk, which the system takes back when "
+        "it needs them). *Formula* is what docs/scale.md says of the tables alone.",
         "",
         "| samples | classes | store | memory, MB | formula, MB | seconds to the first batch |",
         "|---|---|---|---|---|---|",
