@@ -47,13 +47,6 @@ class Snapshot(RunFolder):
             self._passes[stage] = super().records(stage)
         return self._passes[stage]
 
-    def _noise(self) -> dict[str, Any]:
-        return self._labels
-
-    @cached_property
-    def _labels(self) -> dict[str, Any]:
-        return super()._noise()
-
     @cached_property
     def timeline(self) -> list[dict[str, Any]]:
         """The epochs that led to the result, in order; those that were stepped back over are left out."""

@@ -25,6 +25,7 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -120,24 +121,24 @@ class RunFolder:
 
     @property
     def given(self) -> Tensor:
-        return torch.from_numpy(self._noise()["given"])
+        return torch.from_numpy(self._labels["given"])
 
     @property
     def true(self) -> Tensor | None:
         """The true labels, where they are known: to score a finished run, never to train."""
-        labels = self._noise().get("true")
+        labels = self._labels.get("true")
         return None if labels is None else torch.from_numpy(labels)
 
     @property
     def rows(self) -> Tensor | None:
         """The rows to train on, where some were dropped by a person."""
-        rows = self._noise().get("rows")
+        rows = self._labels.get("rows")
         return None if rows is None else torch.from_numpy(rows)
 
     @property
     def held(self) -> Tensor | None:
         """Which labels a person has decided on, [N] booleans; None: nobody has."""
-        held = self._noise().get("held")
+        held = self._labels.get("held")
         return None if held is None else torch.from_numpy(held)
 
     @property
@@ -154,7 +155,7 @@ class RunFolder:
     @property
     def ids(self) -> list[str]:
         """The name of each sample: as the data gave them, else their row numbers."""
-        arrays = self._noise()
+        arrays = self._labels
         return [str(i) for i in arrays.get("ids", range(len(arrays["given"])))]
 
     def check_data(self, digest: str, rows: int) -> None:
@@ -168,7 +169,7 @@ class RunFolder:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        return tuple(str(name) for name in self._noise()["classes"])
+        return tuple(str(name) for name in self._labels["classes"])
 
     def given_targets(self) -> Store | None:
         """The soft labels to train on, where another run gave some, [N, C]."""
@@ -270,7 +271,9 @@ class RunFolder:
                 f"{self.path} must be a finished run; got one that is not. Run `selc resume {self.path}`."
             )
 
-    def _noise(self) -> dict[str, Any]:
+    @cached_property
+    def _labels(self) -> dict[str, Any]:
+        """What is written once, before the first batch, and never again: labels, names, rows."""
         try:
             return dict(read_arrays(self.path / "noise.npz"))
         except (OSError, ValueError) as error:

@@ -110,7 +110,7 @@ class Stage:
             if history and history[-1].get("stop"):
                 break
             began = time.perf_counter()
-            if self.snapshots is not None:
+            if self.snapshots is not None and self.snapshots.keeps(epoch):
                 tensors, values = engine.packed_optimizer()
                 self.snapshots.save(epoch, tensors | engine.packed("model"), values)
             rank = () if world.leads else (world.rank,)

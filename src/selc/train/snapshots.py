@@ -26,12 +26,20 @@ class Snapshots:
         self.folder = folder
         self.memory: dict[int, dict[str, Tensor]] = {}
 
+    def keeps(self, epoch: int) -> bool:
+        """Whether the state of an epoch is kept: who asks first need not copy the others."""
+        odd = epoch
+        while odd and odd % 2 == 0:
+            odd //= 2
+        return odd in (0, 1, 3)
+
     def save(self, epoch: int, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        if not _on_grid(epoch) or (self.folder is not None and not current().leads):
+        """Keep ``tensors``, which are copies as `pack` makes them, if the epoch is one that is kept."""
+        if not self.keeps(epoch) or (self.folder is not None and not current().leads):
             return
         packed = {**tensors, "values": torch.tensor(list(json.dumps(values).encode()), dtype=torch.uint8)}
         if self.folder is None:
-            self.memory[epoch] = {name: tensor.clone() for name, tensor in packed.items()}
+            self.memory[epoch] = packed
         else:
             write_tensors(self._file(epoch), packed)
         for old in self.epochs()[:-LIMIT]:
@@ -57,10 +65,3 @@ class Snapshots:
     def _file(self, epoch: int) -> Path:
         assert self.folder is not None
         return self.folder / f"epoch-{epoch:04d}.safetensors"
-
-
-def _on_grid(epoch: int) -> bool:
-    odd = epoch
-    while odd and odd % 2 == 0:
-        odd //= 2
-    return odd in (0, 1, 3)
