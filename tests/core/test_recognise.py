@@ -12,8 +12,12 @@ from selc.core.turning import Turn, Window, alpha_for, contested, gap, halving_t
 
 
 def course(gaps: list[float], dispute: float = 0.4, fifth: float = 0.3) -> list[Window]:
-    """A training whose losses lie ``gaps`` apart, epoch by epoch."""
-    return [Window(epoch + 0.5, value, dispute, (dispute + fifth) / 2, fifth) for epoch, value in enumerate(gaps)]
+    """A training whose losses lie ``gaps`` apart, epoch by epoch, and whose dispute becomes less pure as they fall."""
+    drawn = [(1 + value / max(*gaps[: epoch + 1], 1e-9)) / 2 for epoch, value in enumerate(gaps)]
+    return [
+        Window(epoch + 0.5, value, dispute, part * (dispute + fifth) / 2, part * fifth)
+        for epoch, (value, part) in enumerate(zip(gaps, drawn, strict=True))
+    ]
 
 
 def first_word(gaps: list[float], epochs: int, **shares: float) -> tuple[int, Turn]:
@@ -38,13 +42,25 @@ def test_the_first_epoch_does_not_count() -> None:
     assert turn.peak == 2.5
 
 
-def plateau(fifths: list[float]) -> list[Window]:
-    """Losses that neither draw apart nor together, while the surest contradict so many labels."""
-    return [Window(e + 0.5, 2.0 if e else 0.5, 0.4, 0.35, fifth) for e, fifth in enumerate(fifths)]
+def plateau(purities: list[float]) -> list[Window]:
+    """Losses that neither draw apart nor together, while the dispute is so pure."""
+    return [Window(e + 0.5, 2.0 if e else 0.5, 0.4, 0.4 * part, 0.4 * part) for e, part in enumerate(purities)]
 
 
-def test_a_plateau_is_the_turning_point_where_the_surest_contradict_fewer_labels_than_before() -> None:
-    seen = plateau([0.3] * 4 + [0.26] * 20)
+def test_purity_rises_as_a_network_learns_and_falls_as_it_memorises() -> None:
+    """Wrong labels fall on sure predictions as on others, own errors on unsure ones, and the surest memorise first."""
+    agrees, confidence, wrong = simulated(noise=0.2, errors=0.3)
+    learnt = look(torch.rand(len(agrees)), ~wrong, confidence, 1)
+    young = look(torch.rand(len(agrees)), agrees, confidence, 1)
+    memorising = look(torch.rand(len(agrees)), ~(wrong & (confidence < 0.8)), confidence, 1)
+    assert learnt.purity == pytest.approx(1.0, abs=0.05)
+    assert young.purity < 0.9 * learnt.purity
+    assert memorising.purity < 0.7 * learnt.purity
+    assert Window(1.5, 1.0, 0.0, 0.0, 0.0).purity == 0.0
+
+
+def test_a_plateau_is_the_turning_point_where_the_dispute_has_become_less_pure() -> None:
+    seen = plateau([0.75] * 4 + [0.65] * 20)
     assert recognise(seen[:7], 7, 40) is None  # 7 - 1.5 does not exceed 0.15 * 40
     turn = recognise(seen[:8], 8, 40)
     assert turn is not None
@@ -54,7 +70,7 @@ def test_a_plateau_is_the_turning_point_where_the_surest_contradict_fewer_labels
 
 def test_a_network_that_still_learns_on_a_plateau_is_left_alone() -> None:
     """The surest contradict as many labels as ever, so nothing is memorised; in the end SELC starts where it is."""
-    seen = plateau([0.3] * 40)
+    seen = plateau([0.75] * 40)
     assert all(recognise(seen[:now], now, 40) is None for now in range(1, 30))
     turn = recognise(seen[:30], 30, 40)
     assert turn is not None
@@ -62,10 +78,41 @@ def test_a_network_that_still_learns_on_a_plateau_is_left_alone() -> None:
     assert "nothing was memorised" in turn.reason
 
 
-def test_a_long_plateau_is_not_left_at_its_beginning() -> None:
-    turn = recognise(plateau([0.3] * 24 + [0.2]), 25, 40)
+def test_losses_that_draw_together_while_the_dispute_becomes_purer_are_hard_samples_being_learnt() -> None:
+    gaps = [0.5, 1.4, 1.3, 1.2, 1.1, 1.0, 1.0, 1.0]
+    disputes = [0.8, 0.6, 0.55, 0.5, 0.45, 0.4, 0.4, 0.4]
+    learning = [Window(e + 0.5, g, d, d / 2 + 0.1, 0.2) for e, (g, d) in enumerate(zip(gaps, disputes, strict=True))]
+    assert all(recognise(learning[:now], now, 60) is None for now in range(1, 9))
+    learning[-1] = learning[-1]._replace(dispute_half=0.25, dispute_fifth=0.15)  # and now the surest are memorised
+    assert recognise(learning, 8, 60) is not None
+
+
+def test_of_few_samples_purity_must_fall_farther_than_by_chance() -> None:
+    """Three hundred samples: the surest sixty contradict 23 labels, then 19, and the gap jumps. That says nothing."""
+    course = [(0.2, 0.6, 0.6, 0.6), (0.25, 0.58, 0.5, 0.38), (0.49, 0.54, 0.5, 0.38), (0.35, 0.53, 0.43, 0.32)]
+    few = [Window(e + 0.5, *at, samples=300) for e, at in enumerate(course)]
+    many = [window._replace(samples=300_000) for window in few]
+    assert recognise(few, 4, 100) is None
+    assert recognise(many, 4, 100) is not None
+
+
+def test_the_error_of_purity_is_that_of_two_shares() -> None:
+    """Drawn anew ten thousand times: labels of 400 samples of which the surer are contradicted less often."""
+    rng = torch.Generator().manual_seed(0)
+    draws = torch.rand(10_000, 400, generator=rng) < torch.linspace(0.2, 0.4, 400)
+    every, half, fifth = (draws[:, :n].double().mean(1) for n in (400, 200, 80))
+    window = Window(1.5, 1.0, float(every.mean()), float(half.mean()), float(fifth.mean()), samples=400)
+    spread = float(((half + fifth) / 2 / every.mean()).std())
+    assert window.error == pytest.approx(spread, rel=0.3)
+
+
+def test_a_long_plateau_is_not_left_at_its_beginning_and_is_judged_by_where_it_is_left() -> None:
+    seen = plateau([0.75] * 22 + [0.8, 0.75, 0.5])
+    turn = recognise(seen, 25, 40)
     assert turn is not None
     assert turn.start == 25 - 0.15 * 40 / 2
+    assert turn.best == 22
+    assert turn.dispute_fifth == pytest.approx(0.4 * 0.75)
 
 
 def test_a_later_false_peak_does_not_count_because_the_first_was_recognised_before() -> None:
@@ -112,13 +159,25 @@ def test_of_very_few_samples_none_in_dispute_may_be_chance() -> None:
     assert not Window(1.5, 1.0, 0.25, 0.1, 0.0, samples=51).hard()  # two or three of the surest ten would be
 
 
+def test_there_is_less_hurry_where_the_surest_are_hardly_contradicted() -> None:
+    def alpha(fifth: float) -> float:
+        course = [(0.5, 0.6, 0.3), (1.0, 0.3, 0.15), (0.5, 0.24, 0.05)]
+        turn = recognise([Window(e + 0.5, *at, fifth) for e, at in enumerate(course)], 3, 60)
+        assert turn is not None
+        assert turn.start == (1.5 if fifth >= 0.02 else 3.0), "and there is no need to step back"
+        return turn.alpha
+
+    assert alpha(0.05) == alpha(0.02) == 0.7  # the dispute halves in three epochs
+    assert 0.7 < alpha(0.012) < 1 - 0.24 / 2
+
+
 def test_alpha_is_the_papers_at_the_papers_scale_and_never_freezes_a_young_network() -> None:
     assert alpha_for(33) == pytest.approx(0.9, abs=0.001)
     assert 0.89 < alpha_for(40) < 0.93
     assert alpha_for(1, 0.4) == alpha_for(5, 0.4) == 0.8
     assert alpha_for(2, 0.2, halving=8) == pytest.approx(0.5 ** (2 / 8))
     assert alpha_for(2, 0.2, halving=2) == 0.7
-    assert alpha_for(2, 0.2, epochs_left=4) == pytest.approx(2**-0.5)
+    assert alpha_for(2, 0.2, epochs_left=6) == pytest.approx(2**-0.5)
 
 
 def test_the_pace_of_memorisation_is_read_off_the_dispute() -> None:

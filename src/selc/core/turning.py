@@ -58,7 +58,7 @@ CONTEST = 0.35  # share, relative to the predicted class, from which on another 
 TRIM = 0.01  # of the losses at either end that the mixture does not see: a few huge ones would decide everything
 DROP = 0.1  # fall of the gap below its maximum that confirms the peak
 PLATEAU = 0.05  # below its maximum the gap is as good as at it: the first epoch so near counts as the peak
-PATIENCE = 0.15  # of all epochs: so long without a higher gap, and memorising confirms it too; it steps back no farther
+PATIENCE = 0.15  # of all epochs: so long without a higher gap, and purity alone confirms it; it steps back no farther
 LATEST = 0.75  # of all epochs: by then SELC starts, peak or no peak
 LEAST_ALPHA = 0.7  # below, a network that is not mature is frozen
 HALVINGS = 5  # the weight of a given label halves so often within the time that it took to reach the peak
@@ -78,6 +78,21 @@ class Window(NamedTuple):
     dispute_fifth: float  # and among the most confident fifth
     samples: float = math.inf
 
+    @property
+    def purity(self) -> float:
+        """How often the surer predictions contradict a label, in units of how often all do.
+
+        It rises while a network learns: ever more of what is in dispute are wrong labels, and they fall on sure
+        predictions as on others. It falls when labels are memorised, because the surest are memorised first.
+        """
+        return (self.dispute_half + self.dispute_fifth) / max(2 * self.dispute, 1e-9)
+
+    @property
+    def error(self) -> float:
+        """The standard error of the purity."""
+        spread = self.dispute_half * (1 - self.dispute_half) * 2 + self.dispute_fifth * (1 - self.dispute_fifth) * 5
+        return math.sqrt(spread / self.samples) / max(2 * self.dispute, 1e-9)
+
     def hard(self) -> bool:
         """Whether it is hard samples that are in dispute: the surest are contradicted far less often than all.
 
@@ -92,10 +107,15 @@ class Turn(NamedTuple):
     peak: float  # clock (epochs) at which the gap was largest
     start: float | None  # clock at which SELC starts; None: nothing to correct
     alpha: float
-    dispute: float  # as in the window after the peak
+    dispute: float  # as in the epoch after the best one
     dispute_half: float
     dispute_fifth: float
     reason: str
+
+    @property
+    def best(self) -> int:
+        """The epoch in which the network knew most and had memorised least: that of the start, else of the peak."""
+        return int(self.peak if self.start is None else self.start)
 
 
 def gap(losses: Tensor) -> float:
@@ -125,7 +145,7 @@ def alpha_for(time: float, dispute: float = 0.5, halving: float = math.inf, epoc
     A given label loses half of its weight in time / 5 epochs: 0.9 at 33 epochs, the paper's own scale. A fast training
     would freeze so (the gradient is alpha (p - t), and the network is young): there alpha is one less half of the share
     in ``dispute``, as labels that are seldom contradicted weigh more, but such that a label's weight halves twice in
-    the time ``halving`` in which memorisation halves the dispute. With few epochs left it halves twice in those.
+    the time ``halving`` in which memorisation halves the dispute. With few epochs left it halves thrice in those.
     """
     in_time = min(1 - dispute / 2, math.exp2(-2 / max(halving, 1e-9)))
     at_leisure = max(math.exp2(-HALVINGS / max(time, 1e-9)), in_time, LEAST_ALPHA)
@@ -133,8 +153,11 @@ def alpha_for(time: float, dispute: float = 0.5, halving: float = math.inf, epoc
 
 
 def flips_within(epochs: float) -> float:
-    """The largest alpha with which a label loses half of its weight in half of so many epochs."""
-    return math.exp2(-2 / max(epochs, 1e-9))
+    """The largest alpha with which a label loses seven eighths of its weight in so many epochs.
+
+    With the eighth that is left it changes where another class has on average a seventh more probability than its own.
+    """
+    return math.exp2(-3 / max(epochs, 1e-9))
 
 
 def halving_time(first: Window, last: Window) -> float:
@@ -148,10 +171,12 @@ def recognise(seen: list[Window], now: int, epochs: float) -> Turn | None:
     """Whether the turning point has passed after ``now`` of ``epochs`` epochs; it looks at the training pass alone.
 
     The first epoch does not count: its losses are those of a network that knew nothing. The clock of an epoch is its
-    middle, so the start has a fraction. What is in dispute is read off the epoch after the peak.
+    middle, so the start has a fraction.
 
-    The gap falls when wrong labels are memorised. Where it only stops to grow, the network may still be learning: then
-    its surest predictions contradict as many labels as before. If these become fewer, it memorises.
+    The gap falls when wrong labels are memorised, but also when hard samples are learnt. What tells these apart is how
+    pure the dispute is, see `Window.purity`; so the peak is confirmed where both fall, purity by more than chance would
+    have it. Purity alone, if it falls twice as far, confirms a gap that has long stopped growing. What is in dispute is
+    read off the epoch after the start.
 
     There is nothing to correct if the network, where it is sure of itself, does not contradict the labels, and
     elsewhere contradicts few, or so many more that it must be the samples which are hard: wrong labels would be found
@@ -161,24 +186,34 @@ def recognise(seen: list[Window], now: int, epochs: float) -> Turn | None:
     counted = seen[1:] or (seen if late else [])
     if not counted:
         return None
+    last, back = seen[-1], PATIENCE * epochs
     largest = max(window.gap for window in counted)
     top = next(window for window in counted if window.gap >= (1 - PLATEAU) * largest)
-    after = seen[min(seen.index(top) + 1, len(seen) - 1)]
-    fallen = seen[-1].gap < (1 - DROP) * largest
-    back = PATIENCE * epochs
-    memorised = now - top.clock > back and seen[-1].dispute_fifth < (1 - DROP) * after.dispute_fifth
+    purest = max(seen[seen.index(top) :], key=lambda window: window.purity)
+    lost = 1 - last.purity / max(purest.purity, 1e-9)
+    chance = 2 * math.hypot(purest.error, last.error) / max(purest.purity, 1e-9)
+    together = last.gap < (1 - DROP) * largest
+    fallen = together and lost > max(PLATEAU, chance)
+    memorised = now - top.clock > back and lost > max(DROP, chance)
+    # Stepping back farther than that would cost too much; and a network that learnt so long is not sent to its youth.
+    start = top.clock if now - top.clock <= back + 1 else now - back / 2
+    if not (fallen or memorised) and late and now < epochs:  # in three epochs or fewer none is left
+        start = float(now)
+    best, after = (seen[min(epoch, len(seen) - 1)] for epoch in (int(start), int(start) + 1))
+    shares = after.dispute, after.dispute_half, after.dispute_fifth
+    clean = after.dispute_fifth < SURE and (last.dispute < FEW or after.hard())
+    if clean and (together or memorised or late):
+        return Turn(top.clock, None, 1.0, *shares, "there is nothing to correct")
     if not (fallen or memorised or late):
         return None
-    reason = "the losses drew together again" if fallen else "labels that were surely wrong are memorised"
-    # Stepping back farther than that would cost too much; and a plateau that was so long is not left at its beginning.
-    start: float | None = top.clock if now - top.clock <= back + 1 else now - back / 2
-    if not (fallen or memorised):
-        start = float(now) if now < epochs else top.clock  # in three epochs or fewer none is left
-        reason = "nothing was memorised in three quarters of the epochs, so SELC starts where it is"
-    if after.dispute_fifth < SURE and (seen[-1].dispute < FEW or after.hard()):
-        start, reason = None, "there is nothing to correct"
-    alpha = 1.0 if start is None else alpha_for(start, after.dispute, halving_time(top, seen[-1]), epochs - start)
-    return Turn(top.clock, start, alpha, after.dispute, after.dispute_half, after.dispute_fifth, reason)
+    reason = "nothing was memorised in three quarters of the epochs, so SELC starts where it is"
+    if fallen or memorised:
+        reason = "the losses drew together again" if fallen else "labels that were surely wrong are memorised"
+    # The pace of memorisation; as far as the surest are not contradicted, the dispute falls because samples are learnt.
+    halving = halving_time(best, last) / max(min(1.0, last.dispute_fifth / SURE), 1e-9)
+    if after.dispute_fifth < SURE and now < epochs:
+        start = float(now)  # no need to step back: nothing that is surely wrong is memorised
+    return Turn(top.clock, start, alpha_for(start, after.dispute, halving, epochs - start), *shares, reason)
 
 
 def noise_rate(turn: Turn, samples: int) -> tuple[float, float, float]:

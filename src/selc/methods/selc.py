@@ -112,8 +112,8 @@ class SELC(Method):
         return train(self, data)
 
     def trusted(self, turn: Turn, watched: Outcome, outcome: Outcome, given: Tensor) -> Tensor:
-        """How far to trust a change of each label, [N], judged by the epoch after the peak, before memorisation."""
-        epoch = min(int(turn.peak) + 1, len(watched.losses) - 1)
+        """How far to trust a change of each label, [N], judged by the epoch after the best, before memorisation."""
+        epoch = min(turn.best + 1, len(watched.losses) - 1)
         predicted, confidences = watched.predictions[epoch], watched.confidences[epoch]
         seen = predicted >= 0  # rows that were held out are not changed
         classes = contested(predicted[seen], given[seen], outcome.target.columns)

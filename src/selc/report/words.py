@@ -149,9 +149,9 @@ def turning_point(run: Snapshot) -> list[str]:
             return [f"The method {_name(run.config.method.name)} does not look for a turning point by itself."]
         return ["It has not been found yet, or the method does not look for it."]
     said = [
-        f"The losses of the training samples lay farthest apart at epoch {turn.peak:.1f} ({turn.reason}); then "
-        f"{percent(turn.dispute)} of the labels were in dispute, {percent(turn.dispute_half)} among the more confident "
-        f"half of the predictions and {percent(turn.dispute_fifth)} among the most confident fifth."
+        f"The losses of the training samples lay farthest apart at epoch {turn.peak:.1f} ({turn.reason}). In epoch "
+        f"{turn.best + 1} {percent(turn.dispute)} of the labels were in dispute, {percent(turn.dispute_half)} among "
+        f"the more confident half of the predictions and {percent(turn.dispute_fifth)} among the most confident fifth."
     ]
     if turn.start is None:
         said.append("Cross entropy went on, and no label was changed.")
@@ -220,7 +220,7 @@ def helpful(run: Snapshot) -> list[str]:
         said.append(
             "A run with the method selc: it looks for the turning point and estimates how many labels are wrong."
         )
-    if turn is not None and turn.reason.startswith("no peak"):
+    if turn is not None and turn.reason.startswith("nothing was memorised"):
         said.append(
             "A longer training or a higher learning rate: the network was still learning when correction began."
         )

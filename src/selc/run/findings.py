@@ -73,8 +73,8 @@ def label_quality(losses: Tensor, target: Table, given: Tensor, turn: Turn | Non
     target.
     """
     if turn is not None:
-        first = min(max(int(turn.peak), 2), len(losses) - 1)
-        losses = losses[first : first + max(3, int(turn.peak))]
+        first = min(max(turn.best, 2), len(losses) - 1)
+        losses = losses[first : first + max(3, turn.best)]
     seen = ~torch.isnan(losses)
     mean = torch.where(seen, losses, 0.0).sum(0) / seen.sum(0).clamp_min(1)
     by_target = _at(target, given)
