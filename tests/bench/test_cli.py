@@ -51,10 +51,12 @@ def test_a_table_is_run_once_and_rendered(tmp_path: Path) -> None:
         (["mini", "--scale", "cpuu"], "Did you mean 'cpu'?"),
         (["mini", "--variant", "text2"], "Did you mean 'text'?"),
         (["mini", "--methods", "ELR"], "--methods must name rows of the table (CE, SELC); got 'ELR'"),
+        (["mini", "--methods", "SLC"], "got 'SLC'. Did you mean 'SELC'?"),
         (["mini", "--columns", "animals"], "--columns must name columns of the table (ours 20%); got 'animals'"),
         (["mini", "--seeds", "one"], "--seeds must be whole numbers with commas"),
         (["mini", "--gpus", "0", "--workers", "2"], "must not come together"),
-        (["render"], "must hold results to render"),
+        (["mini", "--seeds", "7"], "--seeds must name seeds of the table (0, 1); got 7"),
+        (["render", "--results", "none.jsonl"], "must be a file that `selc bench` has written; got none.jsonl"),
     ],
 )
 def test_a_mistake_gets_a_sentence(arguments: list[str], sentence: str) -> None:
@@ -62,6 +64,12 @@ def test_a_mistake_gets_a_sentence(arguments: list[str], sentence: str) -> None:
     assert result.exit_code == 2
     assert sentence in result.output
     assert "Traceback" not in result.output
+
+
+def test_without_results_the_published_numbers_are_rendered(tmp_path: Path) -> None:
+    assert bench("render").exit_code == 0
+    text = (tmp_path / "benchmarks" / "results" / "tables-cpu.md").read_text()
+    assert "| SELC | not run<sup>b</sup> / **80.00** |" in text
 
 
 def test_a_cell_that_fails_makes_exit_code_1_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,7 @@ from selc.bench.runner import Machine, Places, chosen, look, run
 from selc.errors import ConfigError
 from selc.methods import CE, SELC
 from selc.run import Config, RunFolder, execute
+from tests.bench.kill_the_runner import fill_the_miniature
 from tests.bench.miniature import cell, cells, line
 
 QUIET: list[str] = []
@@ -110,33 +109,51 @@ def test_cells_that_cannot_run_here_are_counted_not_trained(places: Places) -> N
     assert "not here: needs CIFAR-100" in runner.plan_text(outlook, Machine())
 
 
+def wait_until_nothing_is_written(folder: Path) -> None:
+    def seen() -> dict[Path, int]:
+        times = {}
+        for path in folder.rglob("*"):
+            with suppress(FileNotFoundError):  # a temporary file
+                times[path] = path.lstat().st_mtime_ns
+        return times
+
+    before: dict[Path, int] | None = None
+    now = seen()
+    while before != now:
+        time.sleep(0.5)
+        before, now = now, seen()
+
+
 def test_a_killed_runner_loses_no_cell_and_repeats_none(tmp_path: Path) -> None:
     """SIGKILL in the middle; the lines in the end are those of a runner that nobody disturbed."""
-    results, runs, epochs = tmp_path / "results.jsonl", tmp_path / "runs", 10
-    script = Path(__file__).with_name("kill_the_runner.py")
-    command = [sys.executable, str(script), str(results), str(runs), str(epochs)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    places, epochs = Places(tmp_path / "results.jsonl", tmp_path / "runs"), 6
+    process = runner._context().Process(target=fill_the_miniature, args=(places, epochs))
+    process.start()  # from a process that has the libraries, to save the test their import; its cells have their own
     broken: set[str] = set()
     deadline = time.monotonic() + 60
-    while not broken and time.monotonic() < deadline and process.poll() is None:
-        done = read_lines(results)
-        broken = {path.parts[-3] for path in runs.glob("unfinished/*/stage-0/manifest.json")} - set(done)
+    while not broken and time.monotonic() < deadline and process.is_alive():
+        done = read_lines(places.results)
+        broken = {path.parts[-3] for path in places.runs.glob("unfinished/*/stage-0/manifest.json")} - set(done)
         broken = broken if len(done) >= 2 else set()
         time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    before = results.read_text()
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL  # it had not come to its end
+    wait_until_nothing_is_written(places.runs)  # its cells notice its death within moments
+    before = places.results.read_text()
     assert broken
-    finished = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
-    assert finished.returncode == 0, finished.stderr
-    wanted = {one.key(): one for one in cells(epochs)}
-    assert results.read_text().startswith(before)
-    assert sorted(json.loads(text)["key"] for text in results.read_text().splitlines()) == sorted(wanted)
+    wanted = cells(epochs)
+    rest = look(wanted, places).todo
+    assert broken <= {one.key() for one in rest}
+    report = run(look(wanted, places), Machine(workers=2), places, say=QUIET.append)
+    assert (report.finished, report.failed) == (len(rest), [])
+    by_key = {one.key(): one for one in wanted}
+    assert places.results.read_text().startswith(before)
+    assert sorted(entry["key"] for entry in texts(places)) == sorted(by_key)
     for number, key in enumerate(broken):
-        whole = execute(wanted[key].config(), tmp_path / f"whole-{number}").summary
-        assert read_lines(results)[key]["accuracy"] == whole["accuracy"]
-    assert not runs.exists()
+        whole = execute(by_key[key].config(), tmp_path / f"whole-{number}").summary
+        assert read_lines(places.results)[key]["accuracy"] == whole["accuracy"]
+    assert not places.runs.exists()
 
 
 def test_what_a_finished_but_unwritten_cell_left_is_only_read(places: Places) -> None:
@@ -191,6 +208,9 @@ def test_rows_columns_and_seeds_can_be_chosen() -> None:
     assert {one.seed for one in chosen(every, seeds=[1])} == {1}
     with pytest.raises(ConfigError, match=r"--methods must name rows of the table \(CE, SELC\); got 'ELR'"):
         chosen(every, rows=["ELR"])
+    with pytest.raises(ConfigError, match=r"--seeds must name seeds of the table \(0, 1\); got 5, 6"):
+        chosen(every, seeds=[5, 6])
+    assert {one.seed for one in chosen(every, seeds=[1, 5])} == {1}  # another table may have the other
 
 
 def test_each_gpu_has_a_process_of_its_own_and_a_cpu_worker_sees_none() -> None:
@@ -206,6 +226,27 @@ def test_time_is_estimated_by_trainings_of_the_same_kind() -> None:
     assert found[ce.key()] == (12.0, 500.0, True)
     assert found[selc.key()].seconds == pytest.approx(12.0 * SELC.cost / CE.cost)
     assert not estimates([cell(epochs=7)], lines)[cell(epochs=7).key()].measured  # another amount of work
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(5, "5 s"), (600, "10 min"), (7200, "2.0 h"), (36 * 86400, "36 days"), (39 * 365 * 86400, "39 years")],
+)
+def test_times_are_in_the_unit_that_people_use(seconds: float, text: str) -> None:
+    assert runner.duration(seconds) == text
+
+
+def test_what_takes_years_on_cores_is_told_and_nothing_to_do_has_no_time(places: Places) -> None:
+    outlook = look([cell()], places)
+    assert not any("--gpus" in text for text in runner.plan_text(outlook, Machine()))
+    [key] = outlook.expected
+    outlook.expected[key] = outlook.expected[key]._replace(seconds=1e9)
+    assert any(
+        "too much for cores: name GPUs, such as --gpus 0" in text for text in runner.plan_text(outlook, Machine())
+    )
+    assert not any("too much" in text for text in runner.plan_text(outlook, Machine(gpus=(0,))))
+    append_line(places.results, line(cell(), 0.5))
+    assert runner.plan_text(look([cell()], places), Machine()) == ["1 trainings, 1 done, 0 to go"]
 
 
 def test_operations_are_counted_by_hand_for_a_linear_network() -> None:

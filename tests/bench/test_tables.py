@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -22,64 +20,17 @@ from selc.nets import create as create_net
 from selc.noise import draw_noise
 from selc.run import Config
 from selc.train import Trainer
-from tests.data.miniatures import MAKERS, cifar, cifar_human, features
+from tests.bench.miniature import shrunk
 from tests.noise.bounds import suppliers
 
 ALL = [*(f"table{k}" for k in range(1, 7)), *(f"figure{k}" for k in range(1, 6)), "human"]
 TABLES = [name for name in ALL if name.startswith("table")]
 
 
-@pytest.fixture(scope="module")
-def miniatures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """All datasets in their official layouts with a few images, with the labels that the tables name."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    folder = tmp_path_factory.mktemp("data")
-    for name in ("cifar10", "cifar100", "animal10n", "clothing1m", "webvision"):
-        MAKERS[name](folder)
-    features(folder / "cifar10")
-    train = pq.read_table(folder / "cifar10" / "train.parquet")
-    for column in ("seal_0.2", "pmd1_0.35"):
-        train = train.append_column(column, pa.array(np.roll(train["label"].to_numpy(), 1)))
-    pq.write_table(train, folder / "cifar10" / "train.parquet")
-    ten, hundred = cifar().labels, cifar(100).labels
-    other = np.roll(ten, 1)
-    human = folder / "cifar10" / "CIFAR-10_human.pt"
-    cifar_human(human, ten, aggre_label=other, random_label1=other, worse_label=other)
-    cifar_human(folder / "cifar100" / "CIFAR-100_human.pt", hundred, noisy_label=np.roll(hundred, 1))
-    for tenths in (1, 2, 3, 4):
-        path = folder / "IDN_noisy_labels" / f"cifar10_dependent0.{tenths}.csv"
-        path.parent.mkdir(exist_ok=True)
-        lines = [f"{row},{label}" for row, label in enumerate(np.roll(ten, 1).tolist())]
-        path.write_text("index,label_noisy\n" + "\n".join(lines) + "\n")
-    (folder / "PMD_noisy_labels").mkdir()
-    for data, labels in (("cifar10", ten), ("cifar100", hundred)):
-        for kind in (1, 2, 3):
-            for rate in ("0.35", "0.70"):
-                np.save(folder / "PMD_noisy_labels" / f"{data}-{kind}-{rate}.npy", np.roll(labels, 1))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SELC_DATA", str(folder))
-        patch.setenv("SELC_CACHE", str(folder / "cache"))
-        patch.chdir(folder)  # where the authors' files of labels are looked for
-        yield folder
-
-
 @cache
 def bundle(data: str) -> Bundle:
     options = json.loads(data)
     return DATASETS[options.pop("name")](**options)
-
-
-def shrunk(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings for the miniatures: fewer rows, and no weights from the network."""
-    smaller = laid_over({}, settings)
-    for key, few in (("rows", 20), ("test_rows", 5)):
-        if smaller["data"].get(key):
-            smaller["data"][key] = few
-    if "weights" in smaller.get("net", {}):
-        smaller["net"]["weights"] = "none"
-    return smaller
 
 
 # The numbers
@@ -151,8 +102,13 @@ def test_every_number_is_there_a_dash_is_none_and_a_failure_is_a_word() -> None:
 
 
 def find(table: str, scale: str, row: str, column: str, variant: str = "text") -> Config:
-    cells = [c for c in load(table).cells(scale, variant) if (c.row, c.column) == (row, column)]
-    return cells[0].config()
+    return firsts(table, scale, variant)[row, column].config()
+
+
+@cache
+def firsts(table: str, scale: str, variant: str) -> dict[tuple[str, str], Cell]:
+    """The first seed of each place."""
+    return {(cell.row, cell.column): cell for cell in reversed(load(table).cells(scale, variant))}
 
 
 @pytest.mark.parametrize(
@@ -243,6 +199,10 @@ def test_every_cell_is_a_configuration_whose_data_network_and_method_can_be_buil
 ) -> None:
     cells = [cell for variant in VARIANTS for cell in load(name).cells(scale, variant)]
     assert all(cell.settings["train"]["seed"] == cell.seed for cell in cells)
+    for settings in {json.dumps(laid_over(dict(c.settings), {"train": {"seed": 0}}), sort_keys=True) for c in cells}:
+        real = json.loads(settings)
+        assert set(real) <= {"data", "noise", "method", "net", "train"}
+        Config.resolve(real)  # as it stands; what is smaller below are the data
     # What would be built twice in the same way is built once here.
     different = {json.dumps(laid_over(shrunk(c.settings), {"train": {"seed": 0}}), sort_keys=True): c for c in cells}
     built = set()

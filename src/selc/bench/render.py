@@ -2,59 +2,39 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from selc.bench.formats import as_html, as_latex, as_markdown
-from selc.bench.results import Line, read_lines
+from selc.bench.grid import Measure, Number, grouped, number_of, sheet_of
+from selc.bench.order import order_text
+from selc.bench.results import DEFAULT, Line, read_lines
 from selc.bench.runner import value_of
-from selc.bench.sheet import Entry, Page, Picture, Sheet
+from selc.bench.sheet import NOTHING, Entry, Page, Picture, Sheet
 from selc.bench.table import Cell, Table
 from selc.errors import ConfigError
 from selc.files import write_text
 
-Measure = Callable[[Cell, Line], float | None]  # a share, or None if the line has no such thing
-
-
-@dataclass(frozen=True)
-class Number:
-    """What the seeds of an entry give, in per cent."""
-
-    mean: float
-    spread: float | None  # standard deviation of a sample; None for a single value
-    count: int
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Number | None:
-        if not values:
-            return None
-        return cls(statistics.mean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
-
-    def text(self, digits: int) -> str:
-        return number_text(self.mean, self.spread, digits)
-
-
-def number_text(mean: float, spread: float | None, digits: int = 2) -> str:
-    return f"{mean:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
-
 
 def write_pages(tables: Sequence[Table], scale: str, results: Path, out: Path, variant: str = "text") -> list[Path]:
-    """Write the tables as Markdown, HTML (self-contained) and LaTeX; return the files."""
-    lines = read_lines(results)
-    if not lines:
+    """Write the tables as Markdown, HTML (self-contained) and LaTeX; return the files.
+
+    Without results they hold the published numbers and say what is not run; a file that was named must be there.
+    """
+    if results != DEFAULT and not results.exists():
         raise ConfigError(
-            f"--results must hold results to render; got {results}, which has none. Run `selc bench` first."
+            f"--results must be a file that `selc bench` has written; got {results}, which is not there. "
+            "Leave it out for the published numbers alone."
         )
+    lines = read_lines(results)
     page = page_of([table for table in tables if scale in table.scales], scale, lines, variant, out)
     words = results.with_name(f"{results.stem}-{scale}.txt")
     if words.exists():
         page = replace(page, words=words.read_text().strip())
-    stem = f"tables-{scale}" if variant == "text" else f"tables-{scale}-{variant}"
     written = []
     for ending, writer in (("md", as_markdown), ("html", as_html), ("tex", as_latex)):
-        path = out / f"{stem}.{ending}"
+        path = out / f"tables-{scale}{ending_of(variant)}.{ending}"
         write_text(path, writer(page))
         written.append(path)
     return written
@@ -66,22 +46,27 @@ def page_of(tables: Sequence[Table], scale: str, lines: dict[str, Line], variant
     pictures: list[Picture] = []
     for table in tables:
         if table.kind == "figure":
-            files = sorted(out.glob(f"{table.name}*-{scale}.png")) if out is not None else []
-            caption = f"{titled(table)}. {table.caption} {_scale_text(table, scale)}"
-            pictures += [Picture(caption, file) for file in files]
+            files = sorted(out.glob(f"{table.name}*-{scale}{ending_of(variant)}.png")) if out is not None else []
+            if files:
+                caption = f"{table.caption} {_scale_text(table, scale, variant)}"
+                pictures.append(Picture(titled(table), caption, tuple(files)))
             continue
         cells = table.cells(scale, variant)
-        sheets.append(main_sheet(table, scale, cells, lines))
+        sheets.append(main_sheet(table, scale, cells, lines, variant))
         sheets += more_sheets(table, scale, cells, lines)
-    used = [lines[key] for key in _keys(tables, scale, variant) if key in lines]
-    commits = sorted({str(line.get("commit")) for line in used})
+    used = _used([cell for table in tables for cell in table.cells(scale, variant)], lines)
     versions = sorted({f"selc {line.get('selc')}, torch {line.get('torch')}" for line in used})
-    about = (
-        f"Rendered by `selc bench render --scale {scale}` from {len(used)} trainings"
-        + (f" (variant {variant})" if variant != "text" else "")
-        + f"; commits {', '.join(commits) or 'none'}; {'; '.join(versions) or 'no versions'}."
-    )
+    command = f"selc bench render --scale {scale}" + (f" --variant {variant}" if variant != "text" else "")
+    about = f"Rendered by `{command}` from {len(used)} trainings; {_commits(used)}; {'; '.join(versions)}."
+    if not used:
+        run = f"selc bench all --scale {scale}" + ("" if scale == "cpu" else " --gpus 0")
+        about = f"Rendered by `{command}`. Nothing is run yet: all numbers are published ones. `{run}` trains ours."
     return Page(f"Tables of the paper at scale {scale!r}", about, tuple(sheets), tuple(pictures))
+
+
+def ending_of(variant: str) -> str:
+    """What the names of files have for a variant."""
+    return "" if variant == "text" else f"-{variant}"
 
 
 def titled(table: Table) -> str:
@@ -90,27 +75,58 @@ def titled(table: Table) -> str:
     return f"{table.kind.capitalize()} {number}: {table.title}" if number.isdigit() else table.title
 
 
-def _scale_text(table: Table, scale: str) -> str:
-    return f"Scale {scale}: {table.scales[scale].what.rstrip('.')}."
+def _scale_text(table: Table, scale: str, variant: str = "text") -> str:
+    code = "" if variant == "text" else ", with what the authors' code does otherwise"
+    return f"Scale {scale}: {table.scales[scale].what.removeprefix(f'{scale}: ').rstrip('.')}{code}."
 
 
-def _keys(tables: Sequence[Table], scale: str, variant: str) -> list[str]:
-    cells = [cell for table in tables for cell in table.cells(scale, variant) if not cell.skip]
-    return list(dict.fromkeys(cell.key() for cell in cells))
+def _used(cells: Iterable[Cell], lines: dict[str, Line]) -> list[Line]:
+    """The results that the cells have, each once."""
+    keys = dict.fromkeys(cell.key() for cell in cells if not cell.skip and lines)
+    return [lines[key] for key in keys if key in lines]
 
 
-def main_sheet(table: Table, scale: str, cells: Sequence[Cell], lines: dict[str, Line]) -> Sheet:
-    """Test accuracy, ours and the paper's."""
-    paper = "ours / paper; " if any(cell.published is not None for cell in cells) else ""
-    caption = f"{table.caption} {_scale_text(table, scale)} In %, {paper}{_seeds_text(cells)}; the best is bold."
-    other = {
-        c: f"the paper's numbers are for {table.of(c)}" for c in {cell.column for cell in cells} if table.of(c) != c
-    }
-    return sheet_of(titled(table), caption, cells, lines, value_of, published=True, heads=other if paper else None)
+def _commits(used: Sequence[Line]) -> str:
+    found = sorted({str(line.get("commit") or "unknown") for line in used})
+    return f"commit{'s' if len(found) > 1 else ''} {', '.join(found)}" if found else "no commit"
+
+
+def main_sheet(table: Table, scale: str, cells: Sequence[Cell], lines: dict[str, Line], variant: str = "text") -> Sheet:
+    """Test accuracy, ours and the published one, and how far the orders of methods agree."""
+    paper = any(table.numbers.values())
+    columns = dict.fromkeys(cell.column for cell in cells)
+    heads = {c: f"the {table.theirs} numbers are for {table.of(c)}" for c in columns if paper and table.of(c) != c}
+    sheet = sheet_of(titled(table), "", cells, lines, value_of, beside=table, heads=heads)
+    caption = [table.caption, _scale_text(table, scale, variant)]
+    caption.append(f"In %: {f'ours / {table.theirs}; ' if paper else ''}{_seeds_text(cells)}; the best is bold.")
+    if paper and scale != "paper":
+        caption.append(
+            f"The {table.theirs} numbers are of the published scale (all data, larger networks, longer training): "
+            "compare orders, not numbers."
+        )
+    if any(entry == Entry() or entry.instead == NOTHING for row in sheet.entries for entry in row):
+        caption.append(f"{NOTHING}: no part of this scale.")
+    used = _used(cells, lines)
+    caption.append(f"{_commits(used).capitalize()}." if used else "Not run yet." if not _all_skipped(cells) else "")
+    return replace(sheet, caption=" ".join(filter(None, caption)), orders=orders_of(table, cells, lines))
+
+
+def orders_of(table: Table, cells: Sequence[Cell], lines: dict[str, Line]) -> tuple[str, ...]:
+    """A line for each column with results."""
+    groups = grouped(cells)
+    texts = []
+    for column in dict.fromkeys(cell.column for cell in cells):
+        found = {row: number_of(group, lines, value_of) for (row, c), group in groups.items() if c == column}
+        ours = {row: number.mean for row, number in found.items() if number}
+        theirs = {row: number.mean for row in ours if (number := table.published(row, column))}
+        texts.append(order_text(column, ours, theirs))
+    return tuple(filter(None, texts))
 
 
 def more_sheets(table: Table, scale: str, cells: Sequence[Cell], lines: dict[str, Line]) -> list[Sheet]:
-    """What the same trainings also say, which the paper does not print."""
+    """What the same trainings also say, which the paper does not print; rows and columns without any are left out."""
+    if not lines:
+        return []
     plain = {_place(c): lines[c.key()]["seconds"] for c in cells if _is_plain(c) and not c.skip and c.key() in lines}
 
     def time(cell: Cell, line: Line) -> float | None:
@@ -119,9 +135,8 @@ def more_sheets(table: Table, scale: str, cells: Sequence[Cell], lines: dict[str
     def found(name: str) -> Measure:
         return lambda cell, line: line.get("found", {}).get(name)
 
-    wanted: dict[str, tuple[Measure, int, bool]] = {
-        "labels of the training set that are right after it, %": (lambda cell, line: line.get("right_after"), 1, True),
-    }
+    right = "labels of the training set that are right, before and after, %"
+    wanted: dict[str, tuple[Measure, int, bool]] = {right: (lambda cell, line: line.get("right_after"), 1, True)}
     if not table.name.startswith("table"):  # it is none of the paper's: with what label cleaning is compared by
         for name, title in (("auroc", "AUROC"), ("ap", "average precision"), ("f1", "F1")):
             wanted[f"wrong labels found, {title} in %"] = (found(name), 1, True)
@@ -129,96 +144,39 @@ def more_sheets(table: Table, scale: str, cells: Sequence[Cell], lines: dict[str
     own = [cell for cell in cells if cell.test == cells[0].test and cell.measure == cells[0].measure]
     sheets = []
     for title, (measure, digits, best) in wanted.items():
-        caption = f"{title[0].upper()}{title[1:]}. Scale {scale}, {_seeds_text(own)}."
+        there = [cell for cell in own if number_of([cell], lines, measure)]
+        rows, columns = {cell.row for cell in there}, {cell.column for cell in there}
+        shown = [cell for cell in own if cell.row in rows and cell.column in columns]
+        if not shown:
+            continue
+        caption = f"{title[0].upper()}{title[1:]}. Scale {scale}, {_seeds_text(shown)}; {NOTHING}: no part of it."
         sheet = sheet_of(
-            f"{titled(table)}: {title}", caption, own, lines, measure, digits=digits, best=best, small=True
+            f"{titled(table)}: {title}", caption, shown, lines, measure, digits=digits, best=best, small=True
         )
-        if any(entry.ours for row in sheet.entries for entry in row):
-            sheets.append(sheet)
+        sheets.append(_with_given(sheet, shown, lines, digits) if title == right else sheet)
     return sheets
 
 
-def sheet_of(
-    title: str,
-    caption: str,
-    cells: Sequence[Cell],
-    lines: dict[str, Line],
-    measure: Measure,
-    *,
-    digits: int = 2,
-    published: bool = False,
-    heads: Mapping[str, str] | None = None,
-    best: bool = True,
-    small: bool = False,
-) -> Sheet:
-    """Rows and columns in the order of the cells; what was not run says why."""
-    rows, columns = (tuple(dict.fromkeys(names)) for names in ((c.row for c in cells), (c.column for c in cells)))
-    groups: dict[tuple[str, str], list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault((cell.row, cell.column), []).append(cell)
-    numbers = {where: _number(group, lines, measure) for where, group in groups.items()}
-    remarks = _Remarks()
-    # A remark that holds for a whole column stands at its head, not at each number.
-    shared = {column: _shared({c.note for c in cells if c.column == column}) for column in columns}
-    header = tuple(
-        (column, ",".join(filter(None, (remarks.mark(shared[column]), remarks.mark((heads or {}).get(column, ""))))))
-        for column in columns
-    )
-    tops = {column: _top([numbers.get((row, column)) for row in rows], digits) if best else None for column in columns}
-    printed = {c: _top_published([groups[r, c][0] for r in rows if (r, c) in groups]) for c in columns}
-
-    def entry(row: str, column: str) -> Entry:
-        group = groups.get((row, column))
-        if group is None:
-            return Entry()
-        first, number = group[0], numbers[row, column]
-        paper, paper_best = "", False
-        if published and first.published is not None:
-            paper = number_text(first.published, first.published_spread)
-            paper_best = first.published == printed[column]
-        marks = [] if shared[column] else [remarks.mark(first.note)]
-        if number is None:
-            reason = next((cell.skip for cell in group if cell.skip), "") or "not run yet"
-            return Entry("", "not run", False, paper, paper_best, _sorted([*marks, remarks.mark(reason)]))
-        if number.count < len(group):
-            marks.append(remarks.mark(f"{number.count} of {len(group)} seeds"))
-        is_best = tops[column] is not None and number.text(digits) == tops[column]
-        return Entry(number.text(digits), "", is_best, paper, paper_best, _sorted(marks))
-
-    entries = tuple(tuple(entry(row, column) for column in columns) for row in rows)
-    return Sheet(title, caption, header, rows, entries, remarks.texts(), small)
+def _with_given(sheet: Sheet, cells: Sequence[Cell], lines: dict[str, Line], digits: int) -> Sheet:
+    """With a first row for the labels before any training, which are the same for all methods."""
+    entries = []
+    for column, _ in sheet.columns:
+        seeds = {
+            cell.seed: 100 * lines[cell.key()]["right_before"]
+            for cell in cells
+            if cell.column == column and not cell.skip and "right_before" in lines.get(cell.key(), {})
+        }
+        number = Number.of(list(seeds.values()))
+        entries.append(Entry(number.text(digits)) if number else Entry())
+    return replace(sheet, rows=(("given labels (before)", ""), *sheet.rows), entries=(tuple(entries), *sheet.entries))
 
 
-def _number(group: Sequence[Cell], lines: dict[str, Line], measure: Measure) -> Number | None:
-    found = [measure(cell, lines[cell.key()]) for cell in group if not cell.skip and cell.key() in lines]
-    return Number.of([100 * value for value in found if value is not None])
-
-
-def _top(numbers: Iterable[Number | None], digits: int) -> str | None:
-    """The largest mean, as it is printed: what looks equal is equally bold."""
-    known = [number for number in numbers if number is not None]
-    top = max(known, key=lambda number: number.mean, default=None)
-    return None if top is None or len(known) < 2 else top.text(digits)
-
-
-def _top_published(cells: Iterable[Cell]) -> float | None:
-    known = [cell.published for cell in cells if cell.published is not None]
-    return max(known) if len(known) > 1 else None
-
-
-def _shared(notes: set[str]) -> str:
-    return next(iter(notes)) if len(notes) == 1 else ""
-
-
-def _sorted(marks: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted({mark for mark in marks if mark}))
+def _all_skipped(cells: Sequence[Cell]) -> bool:
+    return all(cell.skip for cell in cells)
 
 
 def _seeds_text(cells: Sequence[Cell]) -> str:
-    counts: dict[tuple[str, str], int] = {}
-    for cell in cells:
-        counts[cell.row, cell.column] = counts.get((cell.row, cell.column), 0) + 1
-    numbers = sorted(set(counts.values()))
+    numbers = sorted({len(group) for group in grouped(cells).values()})
     if numbers == [1]:
         return "one seed"
     if len(numbers) == 1:
@@ -232,21 +190,3 @@ def _is_plain(cell: Cell) -> bool:
 
 def _place(cell: Cell) -> tuple[str, int]:
     return cell.column, cell.seed
-
-
-class _Remarks:
-    """Footnotes: a letter for each text, in the order in which they come up."""
-
-    def __init__(self) -> None:
-        self.known: dict[str, str] = {}
-
-    def mark(self, text: str) -> str:
-        if not text:
-            return ""
-        if text not in self.known:
-            number = len(self.known)
-            self.known[text] = (chr(ord("a") + number // 26 - 1) if number >= 26 else "") + chr(ord("a") + number % 26)
-        return self.known[text]
-
-    def texts(self) -> tuple[tuple[str, str], ...]:
-        return tuple((mark, text) for text, mark in self.known.items())

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -22,6 +23,8 @@ from selc.bench.table import Cell
 from selc.errors import ConfigError
 from selc.run import RunFolder
 
+HOUR = 3600
+PATIENCE = 7 * 24 * HOUR  # what takes longer on cores is not meant for them
 RUNS = Path("runs/bench")  # where cells are trained
 # What every training imports sooner or later: seconds, where a small one takes two. What is not there is left out.
 PRELOADED = ["selc.bench.cell", "torch._dynamo", "sklearn.datasets", "pyarrow.parquet"]
@@ -253,26 +256,41 @@ class _Clock:
 
 
 def duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    """In the unit that people would use."""
+    units = (
+        (90.0, 1, "s", 0),
+        (5400.0, 60, "min", 0),
+        (48 * HOUR, HOUR, "h", 1),
+        (400 * 24 * HOUR, 24 * HOUR, "days", 0),
+    )
+    for limit, unit, name, digits in units:
+        if seconds < limit:
+            return f"{seconds / unit:.{digits}f} {name}"
+    return f"{seconds / (365 * 24 * HOUR):.0f} years"
 
 
 def plan_text(outlook: Outlook, machine: Machine) -> list[str]:
     """What `--dry-run` prints."""
     slots = max(len(machine.slots()), 1)
     seconds = outlook.seconds()
+    reasons = [f"not here: {reason}" for reason in dict.fromkeys(cell.skip for cell in outlook.skipped)]
     known = sum(outlook.expected[cell.key()].measured for cell in outlook.todo)
     memory = sorted((outlook.expected[cell.key()].megabytes for cell in outlook.todo), reverse=True)[:slots]
     unit = "GPU" if machine.gpus else "core"
     lines = [
         f"{outlook.done + len(outlook.todo)} trainings, {outlook.done} done, {len(outlook.todo)} to go"
-        + (f"; {len(outlook.skipped)} cells cannot run here" if outlook.skipped else ""),
+        + (f"; {len(outlook.skipped)} cells cannot run here" if outlook.skipped else "")
+    ]
+    if not outlook.todo:
+        return lines + reasons
+    lines += [
         f"about {duration(seconds)} of one {unit}, {duration(seconds / slots)} with {slots} at a time "
         f"({known} by finished trainings of the same kind, {len(outlook.todo) - known} counted)",
         f"memory: about {max(memory, default=0) / 1024:.1f} GB for the largest, {sum(memory) / 1024:.1f} GB together",
     ]
-    return lines + [f"not here: {reason}" for reason in dict.fromkeys(cell.skip for cell in outlook.skipped)]
+    if seconds / slots > PATIENCE and not machine.gpus:
+        lines.append("too much for cores: name GPUs, such as --gpus 0, choose a part, or take --scale cpu")
+    return lines + reasons
 
 
 def chosen(
@@ -288,6 +306,9 @@ def chosen(
     if columns:
         result = [cell for name in columns for cell in _some(result, name, "--columns", "columns", _is_column)]
     if seeds is not None:
+        known = sorted({cell.seed for cell in result})
+        if result and not set(seeds) & set(known):
+            raise ConfigError(f"--seeds must name seeds of the table ({_listed(known)}); got {_listed(seeds)}.")
         result = [cell for cell in result if cell.seed in seeds]
     asked = {id(cell) for cell in result}
     return [cell for cell in cells if id(cell) in asked]
@@ -299,8 +320,15 @@ def _some(
     found = [cell for cell in cells if fits(cell, name.lower().strip())]
     if not found:
         known = dict.fromkeys(cell.row if what == "rows" else cell.column for cell in cells)
-        raise ConfigError(f"{option} must name {what} of the table ({', '.join(known)}); got {name!r}.")
+        near = {one.lower(): one for one in known}
+        close = get_close_matches(name.lower().strip(), near, 1)
+        hint = f" Did you mean {near[close[0]]!r}?" if close else ""
+        raise ConfigError(f"{option} must name {what} of the table ({', '.join(known)}); got {name!r}.{hint}")
     return found
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers)) or "none"
 
 
 def _is_row(cell: Cell, name: str) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+NOTHING = "–"  # it is no part of the scale
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -20,23 +22,25 @@ class Entry:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table: columns with the mark of their footnote, rows, entries by row and column, footnotes."""
+    """A table: columns and rows with the marks of their footnotes, entries by row and column, footnotes."""
 
     title: str
     caption: str
     columns: tuple[tuple[str, str], ...]
-    rows: tuple[str, ...]
+    rows: tuple[tuple[str, str], ...]
     entries: tuple[tuple[Entry, ...], ...]
     footnotes: tuple[tuple[str, str], ...] = ()
     small: bool = False  # it is none of the paper's tables
+    orders: tuple[str, ...] = ()  # by column: our order of methods against the published one
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure that was drawn."""
+    """A figure that was drawn, in one file or several."""
 
+    title: str
     caption: str
-    path: Path
+    paths: tuple[Path, ...]
 
 
 @dataclass(frozen=True)

@@ -62,15 +62,25 @@ class Cell:
 
     def config(self) -> Config:
         """The configuration with every setting spelled out."""
-        return Config.resolve(self.settings)
+        return _resolved(json.dumps(self.settings, sort_keys=True))
 
     def key(self) -> str:
         """A hash of everything that the result depends on, the seed included."""
-        content = self.config().model_dump(mode="json")
-        for section, names in FREE.items():
-            for name in names:
-                content[section].pop(name, None)
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+        return _key(json.dumps(self.settings, sort_keys=True))
+
+
+@cache  # a runner asks for a thousand again and again, and to check one takes milliseconds
+def _resolved(settings: str) -> Config:
+    return Config.resolve(json.loads(settings))
+
+
+@cache
+def _key(settings: str) -> str:
+    content = _resolved(settings).model_dump(mode="json")
+    for section, names in FREE.items():
+        for name in names:
+            content[section].pop(name, None)
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -101,6 +111,7 @@ class Table:
     methods: dict[str, dict[str, Any]] = field(default_factory=dict)  # row -> [method]
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)  # column -> settings, `of`, `test`, `measure`
     rules: tuple[dict[str, Any], ...] = ()
+    theirs: str = "paper's"  # whose the numbers are; or "published", if they are of another publication
 
     def cells(self, scale: str, variant: str = "text") -> list[Cell]:
         """The runs at a scale, in the order of the table; those that cannot run here say why."""
@@ -227,6 +238,7 @@ def parse(content: Mapping[str, Any], methods: Mapping[str, Mapping[str, Any]]) 
         methods={row: dict(own.get(row) or methods[row]) for row in used},
         settings={name: dict(column) for name, column in content.get("settings", {}).items()},
         rules=tuple(content.get("rules", ())),
+        theirs=content.get("theirs", "paper's"),
     )
 
 
