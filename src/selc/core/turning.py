@@ -191,7 +191,8 @@ def recognise(seen: list[Window], now: int, epochs: float) -> Turn | None:
     top = next(window for window in counted if window.gap >= (1 - PLATEAU) * largest)
     purest = max(seen[seen.index(top) :], key=lambda window: window.purity)
     lost = 1 - last.purity / max(purest.purity, 1e-9)
-    chance = 2 * math.hypot(purest.error, last.error) / max(purest.purity, 1e-9)
+    # Three standard errors and not two, because it is asked after every epoch.
+    chance = 3 * math.hypot(purest.error, last.error) / max(purest.purity, 1e-9)
     together = last.gap < (1 - DROP) * largest
     fallen = together and lost > max(PLATEAU, chance)
     memorised = now - top.clock > back and lost > max(DROP, chance)
