@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
 from selc import files
@@ -19,6 +20,7 @@ from selc.core.store import Store
 from selc.core.world import World
 from selc.errors import RunFolderError
 from selc.train import checkpoint as module
+from selc.train import slips
 from selc.train.checkpoint import Checkpoint, drop_older
 from selc.train.manifest import write_manifest
 
@@ -228,15 +230,15 @@ def test_files_that_another_process_left_before_a_kill_are_not_taken_for_new_one
             save(checkpoint, 1, background=False)  # and the leading process was killed before it saw that
 
     on(2, leave_a_slip, monkeypatch)
-    slips = {path.name: path.read_bytes() for path in tmp_path.glob("*.json")}
-    assert slips
-    monkeypatch.setattr(module, "PATIENCE", 0.3)
+    left_there = {path.name: path.read_bytes() for path in tmp_path.glob("*.json")}
+    assert left_there
+    monkeypatch.setattr(slips, "PATIENCE", 0.3)
 
     def lead_only() -> None:
         checkpoint = Checkpoint(tmp_path, "f")
         checkpoint.open()
         if world().leads:
-            for name, left in slips.items():
+            for name, left in left_there.items():
                 (tmp_path / name).write_bytes(left)  # a slip that opening had not yet removed
             with pytest.raises(RunFolderError, match=r"shard-1.safetensors did not come .* What was saved before is"):
                 save(checkpoint, 1, background=False)
@@ -320,6 +322,55 @@ def test_the_first_format_is_refused_with_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"format": 1, "fingerprint": "f", "file": "state-0001.safetensors"}')
     with pytest.raises(RunFolderError, match=r"must have format 2; got 1\. It was written by another version"):
         Checkpoint(tmp_path, "f").open()
+
+
+@pytest.mark.parametrize("readers", [1, 2])
+@pytest.mark.parametrize("writers", [1, 2])
+def test_a_table_with_two_names_is_written_once_and_read_by_both(
+    tmp_path: Path, writers: int, readers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("target", "probs", "method/store")
+
+    def work() -> None:
+        belief, probs = table(1), table(2)
+        with Checkpoint(tmp_path, "f") as checkpoint:
+            checkpoint.open()
+            checkpoint.save("outcome", {}, {}, dict(zip(names, (belief, probs, belief), strict=True)), SHARD)
+
+    def look() -> None:
+        tables = {name: Store(ROWS, COLUMNS, owned=owned()) for name in names}
+        assert Checkpoint(tmp_path, "f").load(tables) is not None
+        for store, epoch in zip(tables.values(), (1, 2, 1), strict=True):
+            assert torch.equal(store.read(store.held_rows()), content(epoch)[store.held_rows()])
+
+    on(writers, work, monkeypatch)
+    held = [load_file(path) for path in tmp_path.glob("*.safetensors")]
+    assert sum(t.numel() for part in held for t in part.values() if t.is_floating_point()) == 2 * ROWS * COLUMNS
+    on(readers, look, monkeypatch)
+
+
+def test_an_outcome_that_holds_the_same_table_twice_is_still_read(tmp_path: Path) -> None:
+    """As every outcome of format 2 did before a table with two names was written once."""
+    tensors = {"w": torch.ones(2), "rows/target/table": content(1), "rows/method/store/table": content(1)}
+    about = files.write_tensors(tmp_path / "outcome.safetensors", tensors)._asdict()
+    state = {"format": 2, "fingerprint": "f", "finished": True, "history": [], "files": {"outcome.safetensors": about}}
+    write_manifest(tmp_path / "manifest.json", state)
+    tables = {name: Store(ROWS, COLUMNS) for name in ("target", "method/store")}
+    assert Checkpoint(tmp_path, "f").load(tables) is not None
+    assert all(torch.equal(store.full(), content(1)) for store in tables.values())
+
+
+@pytest.mark.parametrize("same", [1, ["target"], {"target": 1}, {"target": None}])
+def test_a_manifest_with_other_things_than_names_of_tables_gets_a_sentence(tmp_path: Path, same: Any) -> None:
+    write_manifest(tmp_path / "manifest.json", {"format": 2, "fingerprint": "f", "files": {}, "same": same})
+    with pytest.raises(RunFolderError, match=r"manifest.json must name a table for each table that was not written"):
+        Checkpoint(tmp_path, "f").open()
+
+
+def test_a_name_for_a_table_that_nobody_wrote_gets_a_sentence(tmp_path: Path) -> None:
+    write_manifest(tmp_path / "manifest.json", {"format": 2, "fingerprint": "f", "files": {}, "same": {"a": "b"}})
+    with pytest.raises(RunFolderError, match="37 rows of the table 'a'; got 0"):
+        Checkpoint(tmp_path, "f").load({"a": Store(ROWS, COLUMNS)})
 
 
 def test_tables_of_other_data_get_a_sentence(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, MultiStepLR
 
 from selc.errors import ConfigError
 from selc.files import read_tensors, write_tensors
-from selc.train.checkpoint import pack_optimizer, unpack_optimizer
+from selc.train.packing import pack_optimizer, unpack_optimizer
 from selc.train.plan import Plan
 from tests.helpers import random_labels, random_logits
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save
+from safetensors.torch import load_file, save
 
 import selc
 from selc.errors import RunFolderError
@@ -71,6 +71,21 @@ def test_a_finished_run_is_left_as_it_is(tmp_path: Path) -> None:
     before = snapshot(run.path)
     resume(run.path)
     assert snapshot(run.path) == before
+
+
+@pytest.mark.parametrize("form", ["dense", "half", "disk", "top-k"])
+def test_the_outcome_of_a_stage_holds_a_table_once_and_a_later_start_finds_it(tmp_path: Path, form: str) -> None:
+    """What SELC believes is its own table; the network's probabilities are another."""
+    method, net = {"name": "selc", "start": 1}, {"name": "mlp", "hidden": [16]}
+    plan = {"epochs": 4, "store": form}
+    config = Config.resolve({"data": "moons", "method": method, "net": net, "train": plan})
+    run = execute(config, tmp_path / "run")
+    held = load_file(run.path / "stage-0" / "outcome.safetensors")
+    assert len([name for name in held if name.startswith("rows/")]) == 2
+    before = run.targets()
+    for name in ("summary.json", "targets.safetensors"):
+        (run.path / name).unlink()
+    assert torch.equal(resume(run.path).targets(), before)
 
 
 def test_a_folder_that_holds_something_is_not_touched(tmp_path: Path) -> None:

@@ -8,7 +8,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from selc.core.turning import Turn, Window, alpha_for, contested, gap, halving_time, look, noise_rate, recognise, trust
+from selc.core.turning import (
+    Turn,
+    Window,
+    alpha_for,
+    contested,
+    gap,
+    halving_time,
+    look,
+    noise_rate,
+    recognise,
+    trust,
+    unknown,
+)
 
 
 def course(gaps: list[float], dispute: float = 0.4, fifth: float = 0.3) -> list[Window]:
@@ -255,3 +267,11 @@ def test_two_classes_contest_each_other_where_the_data_cannot_say_which_is_true(
     given = torch.cat([torch.where(torch.arange(100) < moved[k], (k + 1) % 4, k) for k in range(4)])
     assert contested(predicted, given, 4).tolist() == [False, True, True, False]
     assert not bool(contested(predicted, predicted, 4).any())
+
+
+def test_a_class_that_is_never_predicted_right_is_unknown_and_its_labels_cannot_be_judged() -> None:
+    given = torch.tensor([0] * 50 + [1] * 50 + [2] * 6 + [3] * 20)
+    predicted = given.clone()
+    predicted[100:106] = 0  # a rare class that the network has not learnt
+    predicted[106:120] = 1  # a class of which most labels are wrong: it is known by the rest
+    assert unknown(predicted, given, 4).tolist() == [False, False, True, False]

@@ -391,7 +391,7 @@ class WithIdleOnes(World):
 
 
 def pretend_world(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr("selc.core.loss.current", lambda: WithIdleOnes(size))
+    monkeypatch.setattr("selc.core.selc_loss.current", lambda: WithIdleOnes(size))
 
 
 def test_under_several_processes_repeats_count_once_by_default(monkeypatch: pytest.MonkeyPatch) -> None:

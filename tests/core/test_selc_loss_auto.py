@@ -99,7 +99,7 @@ def test_alpha_follows_from_the_start_unless_it_is_given() -> None:
         free.epoch(epoch)
     assert fixed.criterion.start == free.criterion.start < 12
     assert fixed.criterion.alpha == 0.8
-    assert 0.5 < free.criterion.alpha < 0.8
+    assert 0 < free.criterion.alpha <= 0.125 ** (1 / (12 - free.criterion.start))  # an eighth of a label stays
 
 
 def test_a_watcher_sees_what_was_fed_and_complains_about_nothing() -> None:

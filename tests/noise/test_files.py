@@ -14,7 +14,7 @@ from torch import Tensor
 
 from selc.errors import ConfigError, InputError, SelcError
 from selc.noise import Noise, draw_noise
-from selc.noise.base import digest_of
+from selc.noise.base import label_digest
 from selc.noise.label_file import files_of, read_labels, write_labels
 from selc.run import Config, RunFolder
 from tests.helpers import random_labels
@@ -277,8 +277,8 @@ def test_labels_that_were_written_come_back_with_rate_matrix_and_hash(tmp_path: 
     assert (again.rate, again.digest) == (noise.rate, noise.digest)
     assert torch.equal(again.matrix, noise.matrix)
     _, about = read_labels(path)
-    assert about["sha256"] == noise.digest == digest_of(noise.labels)
-    assert about["true_sha256"] == digest_of(TRUE)
+    assert about["sha256"] == noise.digest == label_digest(noise.labels)
+    assert about["true_sha256"] == label_digest(TRUE)
     assert about["rate"] == noise.rate
     assert about["transition_matrix"] == noise.matrix.tolist()
     assert about["seed"] == 3

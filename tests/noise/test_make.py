@@ -15,7 +15,7 @@ import selc
 from selc.cli.noise import app
 from selc.data import DATASETS
 from selc.noise import draw_noise
-from selc.noise.base import digest_of
+from selc.noise.base import label_digest
 from selc.noise.label_file import read_labels
 from tests.noise.bounds import assert_binomial
 
@@ -57,7 +57,7 @@ def test_make_writes_the_labels_that_a_run_would_draw_and_all_about_them(tmp_pat
         "classes": 10,
     }
     assert about["options"] == {"rate": 0.3, "include_true": True, "exact": True}
-    assert about["sha256"] == digest_of(labels)
+    assert about["sha256"] == label_digest(labels)
     assert about["rate"] == float((labels != DIGITS).double().mean())
     assert f"{about['rate']:.2%} of 1,257 labels" in shown
     assert str(out) in shown

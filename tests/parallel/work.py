@@ -245,7 +245,11 @@ LOOPS: dict[str, dict[str, Any]] = {
     "weighted": {"start": 2, "alpha": 0.8, "weighted": True},
     "Option I": {"start": 2, "alpha": 0.8, "option": "I"},
     "uneven": {"start": 2, "alpha": 0.8},
+    "half": {"start": 2, "alpha": 0.8, "store": "half"},
+    "disk": {"start": 2, "alpha": 0.8, "store": "disk"},
+    "top-k": {"start": 2, "alpha": 0.8, "store": "top-k"},
 }
+WIDTH = {"top-k": 24}  # classes, most of them of no sample: of so few as there are, top-k keeps all
 
 
 def own_loop(folder: Path) -> None:
@@ -255,12 +259,12 @@ def own_loop(folder: Path) -> None:
     given = torch.where(torch.arange(samples) % 4 == 0, (label + 2) % CLASSES, label)
     world = current()
     for name, options in LOOPS.items():
-        uneven = name == "uneven"
+        uneven, classes = name == "uneven", WIDTH.get(name, CLASSES)
         torch.manual_seed(0)
-        model = net(CLASSES)
+        model = net(classes)
         forward = DistributedDataParallel(model) if world.size > 1 else model
         optimizer = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
-        criterion = SELCLoss(given, CLASSES, repeats="once", **options)
+        criterion = SELCLoss(given, classes, repeats="once", **options)
         for epoch in range(epochs):
             criterion.set_epoch(epoch)
             for parts in dealt(samples, epoch, uneven):

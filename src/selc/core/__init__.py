@@ -1,8 +1,9 @@
 """The paper in a few files that need nothing but torch."""
 
 from selc.core.indexed import IndexedDataset
-from selc.core.loss import SELCLoss, soft_cross_entropy
+from selc.core.loss import soft_cross_entropy
 from selc.core.mixture import Mixture, fit_mixture, normalise, two_means
+from selc.core.selc_loss import SELCLoss
 from selc.core.store import Store
 from selc.core.turning import Turn, Watcher, separation, turning_point
 

@@ -55,7 +55,7 @@ class Store(nn.Module):
             self.register_buffer(name, tensor)
         self.register_buffer("owned", owned, persistent=False)
         self.register_buffer("here", torch.empty(0), persistent=False)  # is where the rows are handed out
-        self.register_load_state_dict_pre_hook(_same_shape)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_pre_hook(_fitting)  # type: ignore[no-untyped-call]
         if owned is not None:
             self.to(owned.device)
 
@@ -186,9 +186,10 @@ class Store(nn.Module):
                 place = self._held[name]
                 place.index_copy_(0, slot.to(place.device), tensor.to(place.device))
             return
-        wrong = [t for t in tensors.values() if len(t) != len(index)]
+        wrong = [t for t in tensors.values() if t.shape[:1] != index.shape]
         if theirs is None or wrong:
-            shapes = {name: list(t.shape) for name, t in tensors.items()}
+            shapes: Any = {name: list(t.shape) for name, t in tensors.items()}
+            shapes = shapes["table"] if shapes.keys() == {"table"} else shapes
             raise InputError(
                 f"a saved table must have the rows and columns of the training set, {[len(index), self.columns]}; "
                 f"got {shapes}. It belongs to other data."
@@ -280,21 +281,22 @@ def _form_of(tensors: Held, columns: int) -> Form | None:
     table, values = tensors.get("table"), tensors.get("values")
     if table is not None:
         form = Half(columns) if table.dtype == torch.float16 else Form(columns, table.dtype)
-    elif values is not None and values.dim() == 2:
+    elif values is not None and values.dim() == 2 and values.shape[1] > 0:
         form = TopK(columns, values.shape[1])
     else:
         return None
-    rows = len(next(iter(tensors.values())))
+    rows = next(iter(tensors.values())).shape[:1].numel()  # of a single number: 1, and that is no row
     found = {name: (tuple(t.shape), t.dtype) for name, t in tensors.items()}
     return form if found == form.shapes(rows) else None
 
 
-def _same_shape(store: Store, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    """A saved table belongs to one training set; one of another size is refused with a sentence."""
-    for name, tensor in store.tensors().items():
-        saved = state.get(prefix + name)
-        if saved is not None and saved.shape != tensor.shape:
-            raise InputError(
-                f"a saved table must have the rows and columns of the training set, {list(tensor.shape)}; "
-                f"got {list(saved.shape)}. It belongs to other data."
-            )
+def _fitting(store: Store, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """A saved table may have another form; it belongs to one training set, and is refused if that is another one."""
+    ours = store.tensors()
+    saved = {name.removeprefix(prefix): part for name, part in state.items() if name.startswith(prefix)}
+    if not saved or {name: part.shape for name, part in saved.items()} == {n: t.shape for n, t in ours.items()}:
+        return
+    store.load(store.held_rows(), saved)
+    for name in saved:
+        del state[prefix + name]
+    state.update({prefix + name: tensor for name, tensor in ours.items()})  # they are in place already

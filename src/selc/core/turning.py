@@ -270,6 +270,15 @@ def contested(predictions: Tensor, given: Tensor, num_classes: int) -> Tensor:
     return rivals.any(dim=0) | rivals.any(dim=1)
 
 
+def unknown(predictions: Tensor, given: Tensor, num_classes: int) -> Tensor:
+    """Classes whose labels the network predicts no more often than by chance, [C] booleans.
+
+    It has not learnt them, because they are rare or because next to all of their labels are wrong: it cannot judge.
+    """
+    agreed = torch.bincount(given[predictions == given].long(), minlength=num_classes)
+    return agreed * num_classes <= torch.bincount(given.long(), minlength=num_classes)
+
+
 class Watcher(nn.Module):
     """Watches a training whose loop is not ours: feed it every batch, ask it after every epoch.
 

@@ -48,6 +48,12 @@ class Bundle:
     recipe: Recipe | None = None  # where it can be told only from the data
     digest: str = ""  # of what the inputs were made from, to notice that it changed
     texts: Callable[[Sequence[int]], Mapping[str, Sequence[str]]] | None = None  # columns of text at rows, as written
+    numbered: bool = False  # whether ids are but the numbers of rows
+
+    @property
+    def by_place(self) -> bool:
+        """Whether nothing but its place tells a sample from the others: in another order it would be another one."""
+        return self.ids is None or self.numbered or list(self.ids) == [str(row) for row in range(len(self.ids))]
 
 
 Loader = Callable[..., Bundle]

@@ -106,7 +106,7 @@ class Place:
                     left.unlink()
 
 
-def digest_of(*parts: object) -> str:
+def json_digest(*parts: object) -> str:
     """A hash of values that JSON can write."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 

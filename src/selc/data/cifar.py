@@ -19,7 +19,7 @@ from selc.data.base import Bundle, Facts, Recipe, dataset
 from selc.data.images import ArrayPixels, ImageInputs
 from selc.data.parquet_file import column_names, read_parquet
 from selc.data.places import folders, not_there
-from selc.data.published import checked, digest_of, kept, numbers, size_notes, some_rows
+from selc.data.published import array_digest, checked, kept, numbers, size_notes, some_rows
 from selc.errors import ConfigError, InputError, unknown
 from selc.files import in_short, sha256
 from selc.types import EvalSet
@@ -175,7 +175,7 @@ def cifar10_features(*, root: str = "", labels: str = "clean", rows: int = 0) ->
         tests={"test": EvalSet(ArrayInputs(test), numbers(clean_test))},
         ids=None if picked is None else [str(row) for row in picked.tolist()],
         notes=size_notes(name, len(clean), len(clean_test)),
-        digest=digest_of(train[every].numpy()),
+        digest=array_digest(train[every].numpy()),
     )
 
 
@@ -199,7 +199,7 @@ def _bundle(form: Form, root: str, labels: str, augment: bool, rows: int, test_r
         tests={"test": EvalSet(test, numbers(found.test.labels)[seen])},
         ids=None if picked is None else [str(row) for row in picked.tolist()],
         notes=[*found.notes, *size_notes(form.name, len(clean), len(found.test.labels))],
-        digest=digest_of(pixels.numpy()),
+        digest=array_digest(pixels.numpy()),
     )
 
 
@@ -312,7 +312,7 @@ def _png(folder: Path) -> Found | None:
         if not isinstance(labels, list):
             raise InputError(f"{path} must be a list of labels; got a {type(labels).__name__}.")
         shape = (len(labels), *SIZE)
-        key = "cifar10-png-" + digest_of(*(np.frombuffer(bytes.fromhex(sha256(f)), np.uint8) for f in files))[:24]
+        key = "cifar10-png-" + array_digest(*(np.frombuffer(bytes.fromhex(sha256(f)), np.uint8) for f in files))[:24]
         pixels = kept(key, shape, lambda: np.concatenate([read(file) for file in files]))
         return Part(pixels, checked(labels, len(pixels), 10, str(path)))
 

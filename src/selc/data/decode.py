@@ -17,7 +17,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from selc.data.cache import LIMIT, MappedPixels, Place, digest_of
+from selc.data.cache import LIMIT, MappedPixels, Place, json_digest
 from selc.data.images import Pixels
 from selc.data.pool import Answer, File, Pool, Task, worker_count
 from selc.data.progress import Report, tell
@@ -67,13 +67,13 @@ def image_pixels(
         raise InputError("there must be at least one image; got none.")
     called = list(names) if names is not None else [_name(item, row) for row, item in enumerate(files)]
     settings = [FORMAT, *size, resize]
-    stamp = digest_of(settings, digest or files_digest(files, called))
+    stamp = json_digest(settings, digest or files_digest(files, called))
     count = len(files) * size[0] * size[1] * 3
     processes = worker_count(workers, len(files))
     notes = []
     about, place, stored = None, None, False
     if cache is not None:
-        place, stored, note = _place(cache, digest_of(settings, source or stamp), stamp, count, limit)
+        place, stored, note = _place(cache, json_digest(settings, source or stamp), stamp, count, limit)
         notes += [note] if note else []
         about = place.about() if place else None
     if about is None:
@@ -122,7 +122,7 @@ def _place(cache: Path, family: str, stamp: str, count: int, limit: int) -> tupl
     """Where the cache of ``count`` bytes is or goes, whether it holds pixels or only what was found, and a note."""
     stored = count <= limit
     note = "" if stored else f"the images are {count / 1e9:.1f} GB decoded and so are decoded anew in each epoch"
-    place = Place(cache, family, stamp if stored else digest_of(stamp, "found"))
+    place = Place(cache, family, stamp if stored else json_digest(stamp, "found"))
     try:
         if not stored or place.about() is not None or place.has_room(count):
             return place, stored, note

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from selc.data.base import Bundle
-from selc.data.cache import digest_of
+from selc.data.cache import json_digest
 from selc.data.coding import Cells, Coding, Texts, as_category, as_numbers, read_column
 from selc.data.csv_table import not_numeric
 from selc.data.features import FeatureInputs, Numbers, Scale
@@ -80,7 +80,7 @@ def feature_bundle(train: Table, others: Mapping[str, Table], label: str, column
         notes=[*notes, *_notes(coding, first.cells), *notes_on(labels, classes), *skipped_note(skipped)],
         skipped=skipped,
         recipe=suits(len(labels)),
-        digest=digest_of([part.digest() for part in (train, *others.values())]),
+        digest=json_digest([part.digest() for part in (train, *others.values())]),
         texts=_texts(train, [c.name for c in coding.categories], [n for n in columns.drop if n in train.names], first),
     )
 

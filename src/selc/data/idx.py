@@ -15,7 +15,7 @@ from selc.data.augment import View
 from selc.data.base import Bundle, Facts, Recipe, dataset
 from selc.data.images import ArrayPixels, ImageInputs
 from selc.data.places import folders, not_there
-from selc.data.published import checked, digest_of, numbers, size_notes, some_rows
+from selc.data.published import array_digest, checked, numbers, size_notes, some_rows
 from selc.errors import InputError
 from selc.files import in_short, unpacked_limit
 from selc.types import EvalSet
@@ -64,7 +64,7 @@ def _bundle(name: str, root: str, rows: int, view: View, classes: tuple[str, ...
         tests={"test": EvalSet(test, numbers(test_labels))},
         ids=None if picked is None else [str(row) for row in picked.tolist()],
         notes=size_notes(name, len(labels), len(test_labels)),
-        digest=digest_of(images.numpy()),
+        digest=array_digest(images.numpy()),
     )
 
 

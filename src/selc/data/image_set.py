@@ -12,7 +12,7 @@ from torch import Tensor
 
 from selc.data.augment import View
 from selc.data.base import Bundle
-from selc.data.cache import cache_folder, digest_of
+from selc.data.cache import cache_folder, json_digest
 from selc.data.decode import Decoded, image_pixels, mean_and_std, shown
 from selc.data.images import ImageInputs, Pixels
 from selc.data.labels import Where, bad_labels, checked_classes, encode, notes_on
@@ -66,6 +66,7 @@ class Listing:
     digest: str = ""  # of bytes that are not in files
     notes: Sequence[str] = ()
     classes: tuple[str, ...] | None = None  # where the data brings them
+    numbered: bool = False  # whether names are but the numbers of rows
 
 
 class Chosen(Sequence[File]):
@@ -123,7 +124,8 @@ def image_bundle(
         ],
         skipped=skipped,
         recipe=suits(len(first.labels), side),
-        digest=digest_of(first.classes, [(each.found.digest, each.ids, each.labels.tolist()) for each in everything]),
+        digest=json_digest(first.classes, [(each.found.digest, each.ids, each.labels.tolist()) for each in everything]),
+        numbered=train.numbered,
     )
 
 
@@ -161,7 +163,7 @@ def _read(listing: Listing, classes: tuple[str, ...] | None, side: int, resize: 
         cache=cache_folder(how.cache),
         workers=how.workers,
         names=names,
-        digest=digest_of(listing.digest, rows) if listing.digest else "",
+        digest=json_digest(listing.digest, rows) if listing.digest else "",
         source=listing.source,
         skip_bad=how.skip_bad,
         limit=int(how.cache_gb * 1e9),

@@ -23,7 +23,7 @@ import torch
 from selc.array_files import read_arrays
 from selc.data.arrays import ArrayInputs
 from selc.data.base import Bundle, Recipe, dataset
-from selc.data.cache import digest_of
+from selc.data.cache import json_digest
 from selc.data.features import FeatureInputs, Numbers, Scale, gaps
 from selc.data.image_set import Augmenting, view_of
 from selc.data.images import ArrayPixels, ImageInputs
@@ -75,7 +75,7 @@ def npz(*, path: str = "", test: str = "", augment: Augmenting = "crop-flip") ->
         ids=_ids(arrays.vector("ids", len(x)).tolist(), place) if "ids" in arrays else None,
         notes=[*arrays.about(), *notes_on(numbers, classes)],
         recipe=suits(len(x), form.side),
-        digest=digest_of(sha256(place), sha256(other) if other else ""),
+        digest=json_digest(sha256(place), sha256(other) if other else ""),
     )
 
 

@@ -58,7 +58,7 @@ def size_notes(name: str, train: int, test: int) -> list[str]:
     ]
 
 
-def digest_of(*arrays: Array) -> str:
+def array_digest(*arrays: Array) -> str:
     """A hash of the contents, to notice that the data changed between a run and its continuation."""
     total = hashlib.sha256()
     for array in arrays:

@@ -90,5 +90,17 @@ def named(labels: Sequence[str], classes: Sequence[str]) -> list[str]:
     return [names.get(label, label) for label in labels]
 
 
-def repeating(table: Table, column: str) -> InputError:
-    return InputError(f"id_column must tell samples apart; got {column!r} of {table.name}, whose values repeat.")
+def first_twice(values: Sequence[str]) -> tuple[str, int, int] | None:
+    """The first value that was there before, with both of its rows; None if all differ."""
+    if len(set(values)) == len(values):
+        return None
+    first: dict[str, int] = {}
+    return next((value, first[value], row) for row, value in enumerate(values) if first.setdefault(value, row) != row)
+
+
+def repeating(table: Table, column: str, value: str, first: int, second: int) -> InputError:
+    return InputError(
+        f"id_column must tell samples apart; got {column!r} of {table.name}, where {value!r} stands "
+        f"{table.where(first)} and again {table.where(second)}. Give each sample a value of its own, or leave the "
+        "option out: samples are then called by their rows."
+    )

@@ -18,6 +18,7 @@ from selc.data.table_columns import (
     Columns,
     Table,
     existing_column,
+    first_twice,
     image_column,
     label_column,
     label_column_of,
@@ -91,12 +92,13 @@ def _listing(table: Table, what: str, label: str, image: str, id_column: str) ->
         digest = ""  # that of the files
     if id_column:
         names = texts[id_column]
-        if len(set(names)) < len(names):
-            raise repeating(table, id_column)
+        if twice := first_twice(names):
+            raise repeating(table, id_column, *twice)
     unused = set(table.names) - {label, image, ids}
     notes = [f"of {table.name} only the columns {label!r} and {image!r} are used"] if unused else []
     labels = named(labels, classes) if classes else labels
-    return Listing(what, table.name, items, names, labels, table.where, digest, notes, classes)
+    numbered = inline is not None and not id_column
+    return Listing(what, table.name, items, names, labels, table.where, digest, notes, classes, numbered)
 
 
 def table_files(table: Table, paths: Sequence[str]) -> tuple[list[str], list[str]]:

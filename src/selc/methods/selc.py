@@ -17,7 +17,7 @@ from selc.core.loss import (
     soft_cross_entropy,
 )
 from selc.core.store import Store
-from selc.core.turning import Metric, Turn, alpha_for, contested, trust, turning_point
+from selc.core.turning import Metric, Turn, alpha_for, contested, trust, turning_point, unknown
 from selc.core.world import current
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Train, detached_probs
@@ -116,8 +116,9 @@ class SELC(Method):
         epoch = min(turn.best + 1, len(watched.losses) - 1)
         predicted, confidences = watched.predictions[epoch], watched.confidences[epoch]
         seen = predicted >= 0  # rows that were held out are not changed
-        classes = contested(predicted[seen], given[seen], outcome.target.columns)
-        undecided = classes[outcome.believed_labels.cpu()] | classes[given]
+        what = predicted[seen], given[seen], outcome.target.columns
+        classes = contested(*what)
+        undecided = classes[outcome.believed_labels.cpu()] | classes[given] | unknown(*what)[given]
         result = torch.zeros(len(given), dtype=torch.float64)
         result[seen] = trust((predicted == given)[seen], confidences[seen])
         return result.masked_fill(undecided, 0.0)

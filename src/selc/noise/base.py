@@ -27,10 +27,10 @@ class Noise(NamedTuple):
 
     @property
     def digest(self) -> str:
-        return digest_of(self.labels)
+        return label_digest(self.labels)
 
 
-def digest_of(labels: Tensor) -> str:
+def label_digest(labels: Tensor) -> str:
     """A hash of labels, the same on every machine."""
     return hashlib.sha256(labels.cpu().numpy().astype("<i8").tobytes()).hexdigest()
 

@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 
 from selc.errors import ConfigError, InputError
 from selc.files import write_json, write_text, write_whole
-from selc.noise.base import NOISES, Noise, digest_of, measured
+from selc.noise.base import NOISES, Noise, label_digest, measured
 from selc.noise.formats import ABOUT, read_integers
 
 ENDINGS = (".npz", ".npy", ".csv", ".json")  # that are written; .pt is only read
@@ -38,7 +38,7 @@ def from_file(
     low, high = int(given.min()), int(given.max())
     if low < 0 or high >= num_classes:
         raise InputError(f"{source} must hold labels in 0..{num_classes - 1}; got values from {low} to {high}.")
-    if about.get("true_sha256", digest_of(labels)) != digest_of(labels):
+    if about.get("true_sha256", label_digest(labels)) != label_digest(labels):
         raise InputError(
             f"{source} must have been drawn on these data; got labels for others ({about.get('data', 'unknown')}), "
             "or for the same in another order."
@@ -51,7 +51,7 @@ def read_labels(path: Path, *, column: str = "", key: str = "") -> tuple[Tensor,
     labels, about = read_integers(path, column=column, key=key)
     about = about or _beside(path)
     # A name that the user gave may be that of other labels in the file, such as the true ones.
-    if not (column or key) and about.get("sha256", digest_of(labels)) != digest_of(labels):
+    if not (column or key) and about.get("sha256", label_digest(labels)) != label_digest(labels):
         raise InputError(
             f"{path} must hold the labels that its hash was made of; got others. It was changed or damaged: "
             "make it again, or remove the hash if the change was meant."
@@ -74,7 +74,7 @@ def write_labels(path: Path, noise: Noise, true: Tensor, about: Mapping[str, Any
         "classes": len(noise.matrix),
         "rate": noise.rate,
         "sha256": noise.digest,
-        "true_sha256": digest_of(true),
+        "true_sha256": label_digest(true),
         "facts": dict(noise.facts),
         "transition_matrix": noise.matrix.tolist(),
     }

@@ -14,7 +14,7 @@ from selc.core.turning import Turn, noise_rate
 from selc.errors import RunFolderError
 from selc.files import read_json
 from selc.methods.watch import found
-from selc.noise.base import digest_of
+from selc.noise.base import label_digest
 from selc.run import RunFolder
 from selc.run.findings import KEEP, REVIEW, Findings, label_quality
 from selc.types import Pass
@@ -100,7 +100,7 @@ class Snapshot(RunFolder):
     @cached_property
     def fingerprint(self) -> str:
         """The hash of everything that the result depends on."""
-        return self.config.fingerprint(digest_of(self.given))
+        return self.config.fingerprint(label_digest(self.given))
 
     def judged(self) -> RunFolder:
         """The same run with its own labels in the place of the true ones, where nobody knows these."""

@@ -15,7 +15,7 @@ from selc.data import Bundle
 from selc.data.parquet_file import read_parquet
 from selc.errors import ConfigError, InputError, RunFolderError
 from selc.files import in_short
-from selc.noise.base import digest_of
+from selc.noise.base import label_digest
 from selc.run.decisions import Decisions, check_unique, fingerprint_of
 from selc.run.findings import RELABEL, Findings
 from selc.run.folder import RunFolder
@@ -169,7 +169,7 @@ def verified_rows(path: Path | str, data: Bundle | RunFolder, *about: Tensor) ->
         decisions.of_run(data)
     elif ids == [str(row) for row in range(len(ids))] and (
         decisions.samples != len(ids)
-        or (about and decisions.run not in [fingerprint_of(digest_of(y), data.digest, data.classes) for y in about])
+        or (about and decisions.run not in [fingerprint_of(label_digest(y), data.digest, data.classes) for y in about])
     ):
         raise InputError(
             f"samples without names are known by their place, so verdicts must come from a review of the very same "

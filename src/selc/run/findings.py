@@ -96,14 +96,15 @@ def find(
     A change that the run trusts is ``relabel`` for the samples with the worst labels of each class, as many as are
     wrong by the lower half of the estimate's interval. As many as may be wrong by its upper end are at least
     ``review``, and so is every change that was not made. Each class has its part by the share of its labels that the
-    run disbelieves, so that a rare class is not judged by the frequent ones. What a person has ``settled`` [N], by a
-    verdict on the label or by dropping the sample, is kept.
+    run disbelieves, so that a rare class is not judged by the frequent ones. Without an estimate of the noise every
+    change is for ``review``, as nothing says how many are right. What a person has ``settled`` [N], by a verdict on the
+    label or by dropping the sample, is kept.
     """
     confidence, suggested = _top(target)
     quality = label_quality(losses, target, given, turn)
     disputed = suggested != given
     share = float(disputed.double().mean())
-    estimate, low, high = noise or (share, share / 2, share)
+    estimate, low, high = noise or (0.0, 0.0, share)
     C = target.columns if isinstance(target, Store) else target.shape[1]
     sizes = torch.bincount(given, minlength=C).double()
     disputes = torch.bincount(given[disputed], minlength=C).double()

@@ -20,7 +20,7 @@ from selc.methods import Method
 from selc.methods import create as create_method
 from selc.nets import create as create_net
 from selc.noise import draw_noise
-from selc.noise.base import digest_of, measured
+from selc.noise.base import label_digest, measured
 from selc.run.config import ARRAYS, Config
 from selc.run.estimates import estimates
 from selc.run.findings import ACTIONS
@@ -128,7 +128,7 @@ class _Job:
         soft = run.given_targets()
         labels = Labels(run.given if soft is None else soft, len(self.bundle.classes))
         data = TrainSet(self.bundle.inputs, labels, run.rows, run.held)
-        fingerprint = self.config.fingerprint(digest_of(labels.hard))
+        fingerprint = self.config.fingerprint(label_digest(labels.hard))
         tests = self.bundle.tests
         train_into(
             run,

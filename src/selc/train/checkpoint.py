@@ -12,8 +12,6 @@ of processes reads either: a table takes its own rows from wherever they are.
 from __future__ import annotations
 
 import json
-import threading
-import time
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -22,17 +20,17 @@ from types import TracebackType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from selc.core.store import Store
 from selc.core.world import current
 from selc.errors import RunFolderError
-from selc.files import read_json, read_tensors, sync_folder, write_json, write_tensors
+from selc.files import read_json, read_tensors, sync_folder, write_tensors
+from selc.train.background import Background
 from selc.train.manifest import BEFORE, FORMAT, NEWEST, DamagedError, broken_file, read_manifest, write_manifest
-
-PATIENCE = 600.0  # seconds to wait for the files of the other processes
-LEAVING = 3.0  # the same while this process is on its way out
-ROWS = "rows/"  # before the names of tables in a file, and of their index
+from selc.train.packing import unpack
+from selc.train.slips import Slips
+from selc.train.table_rows import copied, each_once, fill, parted, rows_of
 
 Part = tuple[str, Callable[[], dict[str, Tensor]]]  # a file of a checkpoint, and what goes into it
 
@@ -49,10 +47,7 @@ class Checkpoint:
         self._world = current()
         self._opened = False
         self._kept: list[dict[str, Any]] = []  # the manifests on disk, the newest first
-        self._session = ""  # tells the files of this process group from those that a kill left behind
-        self._thread: threading.Thread | None = None
-        self._error: BaseException | None = None
-        self._leaving = False
+        self._background, self._slips = Background(), Slips(folder)
 
     def __enter__(self) -> Checkpoint:
         return self
@@ -60,17 +55,12 @@ class Checkpoint:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._leaving = kind is not None
+        self._slips.leaving = kind is not None
         self.wait()
 
     def wait(self) -> None:
         """Wait for what is being written; an error that it met is raised here."""
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
+        self._background.wait()
 
     def save(
         self,
@@ -87,16 +77,18 @@ class Checkpoint:
         ``tensors`` are the same in every process and are not changed later (`pack` makes copies). Rows of ``tables``
         are copied here, so the memory holds them twice until they are written; a table on disk is not copied but
         written at once, in the foreground. ``shard`` [N] says to which file a row goes if there are several processes.
+        A table that has two names is written once.
         """
         self.wait()
-        tables = tables or {}
+        tables, same = each_once(tables or {})
         manifest = {"format": FORMAT, "fingerprint": self.fingerprint, **json.loads(json.dumps(state))}
+        if same:
+            manifest["same"] = same
         parts, awaited = self._parts(name, dict(tensors), tables, shard)
         if background and all(getattr(table, "form", "dense") != "disk" for table in tables.values()):
-            copies = [(file, _copied(content())) for file, content in parts]
+            copies = [(file, copied(content())) for file, content in parts]
             parts = [(file, lambda content=content: content) for file, content in copies]  # type: ignore[misc]
-            self._thread = threading.Thread(target=self._guarded, args=(parts, awaited, manifest), daemon=True)
-            self._thread.start()
+            self._background.start(lambda: self._write(parts, awaited, manifest))
         else:
             self._write(parts, awaited, manifest)
 
@@ -132,7 +124,7 @@ class Checkpoint:
                 with suppress(RunFolderError):
                     self._kept += [older] if (older := read_manifest(self.before, self.fingerprint)) else []
             self._clean()
-        self._session = world.broadcast(uuid.uuid4().hex)
+        self._slips.session = world.broadcast(uuid.uuid4().hex)
         self._opened = True
         return chosen
 
@@ -146,14 +138,14 @@ class Checkpoint:
         if not self._kept:
             return None
         state = self._kept[0]
+        same = state.get("same", {})  # names of tables that were written under another one
         tensors: dict[str, Tensor] = {}
         filled = dict.fromkeys(tables or {}, 0)
         for file in state["files"]:
-            content = read_tensors(self.folder / file)
-            tensors |= {name: tensor for name, tensor in content.items() if not name.startswith(ROWS)}
-            rows = {name.removeprefix(ROWS): t for name, t in content.items() if name.startswith(ROWS)}
+            others, rows = parted(read_tensors(self.folder / file))
+            tensors |= others
             for name, table in (tables or {}).items():
-                filled[name] += _fill(table, rows.get("index"), unpack(name, rows))
+                filled[name] += fill(table, rows.get("index"), unpack(same.get(name, name), rows))
         for name, table in (tables or {}).items():
             expected = len(table) if table.owned is None else len(table.owned)
             if filled[name] != expected:
@@ -170,7 +162,7 @@ class Checkpoint:
         world = self._world
         whole = f"{name}.safetensors"
         if world.size == 1:
-            return [(whole, lambda: tensors | _rows_of(tables))], []
+            return [(whole, lambda: tensors | rows_of(tables))], []
         assert shard is not None
         parts: list[Part] = [(whole, lambda: tensors)] if world.leads else []
         awaited = []
@@ -178,16 +170,10 @@ class Checkpoint:
             file = f"{name}.shard-{number}.safetensors"
             if number % world.size == world.rank:
                 rows = (shard == number).nonzero().flatten().cpu()
-                parts.append((file, lambda rows=rows: _rows_of(tables, rows)))  # type: ignore[misc]
+                parts.append((file, lambda rows=rows: rows_of(tables, rows)))  # type: ignore[misc]
             else:
                 awaited.append(file)
         return parts, awaited
-
-    def _guarded(self, *work: Any) -> None:
-        try:
-            self._write(*work)
-        except BaseException as error:  # it is raised by `wait`
-            self._error = error
 
     def _write(self, parts: list[Part], awaited: list[str], manifest: dict[str, Any]) -> None:
         leads = self._world.leads
@@ -195,10 +181,10 @@ class Checkpoint:
         for file, content in parts:
             files[file] = write_tensors(self.folder / file, content())._asdict()
             if not leads:
-                write_json(self._slip(file), {**files[file], "session": self._session})
+                self._slips.leave(file, files[file])
         if not leads:
             return
-        files |= self._of_others(awaited)
+        files |= self._slips.collect(awaited)
         sync_folder(self.folder)  # the names must be on the disk before the manifest that relies on them
         if self._kept:
             write_manifest(self.before, self._kept[0])
@@ -206,27 +192,8 @@ class Checkpoint:
         kept = [{**manifest, "files": files}, *self._kept[:1]]
         for old in {file for older in self._kept for file in older["files"]} - {f for m in kept for f in m["files"]}:
             (self.folder / old).unlink(missing_ok=True)
-        for file in awaited:
-            self._slip(file).unlink(missing_ok=True)
+        self._slips.remove(awaited)
         self._kept = kept
-
-    def _of_others(self, awaited: list[str]) -> dict[str, Any]:
-        """What the other processes say of the files that they wrote."""
-        began = time.monotonic()
-        files: dict[str, Any] = {}
-        while left := [file for file in awaited if file not in files]:
-            for file in left:
-                slip = read_json(self._slip(file)) if self._slip(file).exists() else {}
-                if slip.get("session") == self._session:
-                    files[file] = {"bytes": slip["bytes"], "sha256": slip["sha256"]}
-            if time.monotonic() - began > (LEAVING if self._leaving else PATIENCE):
-                raise RunFolderError(
-                    f"{self.folder} must get the files of every process; {left[0]} did not come in "
-                    f"{time.monotonic() - began:.0f} seconds. The folder must be on a disk that all processes share; "
-                    "if it is, another process has stopped. What was saved before is intact."
-                )
-            time.sleep(0.01)
-        return files
 
     def _read(self, path: Path) -> dict[str, Any]:
         """What is at ``path``, in a form that can be sent: a process must not fail alone."""
@@ -255,40 +222,6 @@ class Checkpoint:
                     with suppress(OSError):  # a folder that cannot be written is told when something is to be
                         path.unlink()
 
-    def _slip(self, file: str) -> Path:
-        return self.folder / f"{file}.json"
-
-
-def _rows_of(tables: Mapping[str, Store], rows: Tensor | None = None) -> dict[str, Tensor]:
-    """The content of tables for a file: all of it, or ``rows`` and their index."""
-    result = {} if rows is None else {f"{ROWS}index": rows}
-    for name, table in tables.items():
-        for kind, content in table.tensors().items():
-            chosen = content
-            if rows is not None:
-                slots = rows if table.owned is None else torch.searchsorted(table.owned.cpu(), rows)
-                chosen = content.index_select(0, slots.to(content.device))
-            result[f"{ROWS}{name}/{kind}"] = chosen
-    return result
-
-
-def _fill(table: Store, index: Tensor | None, content: dict[str, Tensor]) -> int:
-    """Put the rows of a file into a table, as far as it holds them; return their number."""
-    if not content:
-        return 0
-    if index is None:
-        index = torch.arange(len(next(iter(content.values()))))
-    if table.owned is not None:
-        mine = torch.isin(index, table.owned.cpu()).nonzero().flatten()
-        index, content = index[mine], {kind: rows.index_select(0, mine) for kind, rows in content.items()}
-    table.load(index, content)
-    return len(index)
-
-
-def _copied(content: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The rows of tables as copies in memory: the training goes on to change them."""
-    return {k: v.detach().to("cpu", copy=True) if k.startswith(ROWS) else v for k, v in content.items()}
-
 
 def drop_older(folder: Path) -> None:
     """Keep only the newest checkpoint of a stage: the run is finished."""
@@ -300,68 +233,3 @@ def drop_older(folder: Path) -> None:
     for path in folder.glob("*.safetensors"):
         if path.name not in named:
             path.unlink(missing_ok=True)
-
-
-def tables_of(prefix: str, module: nn.Module) -> dict[str, Store]:
-    """The per-sample tables inside a module, by name under a prefix."""
-    return {f"{prefix}/{name}": part for name, part in module.named_modules() if isinstance(part, Store)}
-
-
-def pack(prefix: str, module: nn.Module) -> dict[str, Tensor]:
-    """The state of a module under a prefix, but for its tables; copies, because the training goes on."""
-    inside = _table_names(module)
-    state = {k: v for k, v in module.state_dict().items() if not k.startswith(inside)}
-    return {f"{prefix}/{k}": v.detach().to("cpu", copy=True) for k, v in state.items()}
-
-
-def restore(prefix: str, module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Put back what `pack` took."""
-    try:
-        result = module.load_state_dict(unpack(prefix, tensors), strict=False)
-    except RuntimeError as error:
-        raise RunFolderError(f"a checkpoint must fit the method and the network; got: {error}.") from None
-    missing = [name for name in result.missing_keys if not name.startswith(_table_names(module))]
-    if missing or result.unexpected_keys:
-        name = (missing or result.unexpected_keys)[0]
-        raise RunFolderError(
-            f"a checkpoint must fit the method and the network; got one that differs in {prefix}/{name}. "
-            "It was written by another version of selc."
-        )
-
-
-def _table_names(module: nn.Module) -> tuple[str, ...]:
-    parts = module.named_modules(remove_duplicate=False)
-    return tuple(f"{name}." for name, part in parts if isinstance(part, Store))
-
-
-def unpack(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {k.removeprefix(f"{prefix}/"): v for k, v in tensors.items() if k.startswith(f"{prefix}/")}
-
-
-def pack_optimizer(
-    optimizer: torch.optim.Optimizer, copied: Callable[[Tensor], Tensor] | None = None
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and the plain values of an optimizer's state. Its settings follow from the plan.
-
-    ``copied`` makes a copy of a tensor on the CPU, where that takes more than a copy.
-    """
-    tensors: dict[str, Tensor] = {}
-    values: dict[str, Any] = {}
-    for number, entries in optimizer.state_dict()["state"].items():
-        for key, value in entries.items():
-            name = f"optimizer/{number}/{key}"
-            if isinstance(value, Tensor):
-                tensors[name] = copied(value) if copied else value.detach().to("cpu", copy=True)
-            else:
-                values[name] = value
-    return tensors, values
-
-
-def unpack_optimizer(
-    optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor], values: Mapping[str, Any]
-) -> None:
-    state: dict[int, dict[str, Any]] = {}
-    for name, value in {**unpack("optimizer", tensors), **unpack("optimizer", values)}.items():
-        number, key = name.split("/", 1)
-        state.setdefault(int(number), {})[key] = value
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})

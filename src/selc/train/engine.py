@@ -22,7 +22,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from selc.core.world import World
-from selc.train.checkpoint import pack, pack_optimizer, unpack, unpack_optimizer
+from selc.train.packing import pack, pack_optimizer, unpack, unpack_optimizer
 from selc.train.plan import Plan
 
 

@@ -16,10 +16,11 @@ from selc.core.world import current
 from selc.errors import ConfigError, TrainingError
 from selc.methods.base import Method
 from selc.methods.parts import Pair
-from selc.train.checkpoint import Checkpoint, pack, restore, tables_of, unpack
+from selc.train.checkpoint import Checkpoint
 from selc.train.engine import Engine
 from selc.train.evaluate import Evaluator, TrainSweep, has_images
 from selc.train.order import Order, own_part
+from selc.train.packing import pack, restore, tables_of, unpack
 from selc.train.plan import Plan
 from selc.train.progress import Progress
 from selc.train.record import Record

@@ -47,6 +47,9 @@ def read_manifest(path: Path, fingerprint: str) -> dict[str, Any] | None:
     files = value.get("files")
     if not isinstance(files, dict) or not all(map(_describes_a_file, files.items())):
         raise RunFolderError(f"{path} must name files beside it, with size and checksum; got something else.")
+    same = value.get("same", {})  # of tables with two names, which are written under one of them
+    if not isinstance(same, dict) or not all(isinstance(name, str) for name in same.values()):
+        raise RunFolderError(f"{path} must name a table for each table that was not written; got something else.")
     if value.get("fingerprint") != fingerprint:
         raise RunFolderError(
             f"{path} must belong to this configuration and these labels; got another fingerprint. "

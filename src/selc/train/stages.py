@@ -19,9 +19,10 @@ from selc.errors import ConfigError, RunFolderError
 from selc.files import read_json, write_json
 from selc.methods.base import METHODS, Method, Net
 from selc.methods.watch import found
-from selc.train.checkpoint import Checkpoint, pack, restore, tables_of
+from selc.train.checkpoint import Checkpoint
 from selc.train.loop import Beginning, Stage, Stop
 from selc.train.order import deal
+from selc.train.packing import pack, restore, tables_of
 from selc.train.plan import Plan
 from selc.train.progress import Progress
 from selc.train.record import Record
