@@ -246,7 +246,9 @@ def test_auto_chooses_by_size_and_says_so(
 
 
 def test_processes_on_one_machine_share_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    free(monkeypatch, 4.1)
+    monkeypatch.setattr("selc.core.store_choice._available", lambda: int(4.1 * 4 * N * C))
+    monkeypatch.setattr("selc.core.store_choice._left_in_container", lambda: None)
+    assert make("auto").store.form == "dense"
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     assert make("auto").store.form == "half"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
@@ -23,14 +22,13 @@ log = logging.getLogger("selc")
 def form_for(store: StoreName, rows: int, columns: int, device: torch.device) -> tuple[FormName, str]:
     """The form for a table [rows, columns] on ``device``, and the reason where it was chosen here.
 
-    Room is left for a second table, which ``targets`` makes. Of several processes on a machine each holds a whole one.
+    Room is left for a second table, which ``targets`` makes.
     """
     if store not in get_args(StoreName):
         raise ConfigError(f"store must be one of {', '.join(get_args(StoreName))}; got {store!r}.")
     if store != "auto":
         return store, ""
-    here = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if device.type == "cpu" else 1
-    return choose_form(rows, columns, free_bytes(device) // here)
+    return choose_form(rows, columns, free_bytes(device))
 
 
 def as_saved(store: Store, state: Mapping[str, Any], prefix: str) -> Store:

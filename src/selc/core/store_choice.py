@@ -35,11 +35,14 @@ def choose_form(rows: int, columns: int, free_bytes: int, tables: int = 2) -> tu
 
 
 def free_bytes(device: torch.device | None = None) -> int:
-    """How much memory may still be taken: of a GPU, of this machine, or of the container that this runs in."""
+    """How much memory this process may still take: of a GPU, of this machine, or of the container that it runs in.
+
+    Of several processes on a machine each has its part.
+    """
     if device is not None and device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     found = [value for value in (_available(), _left_in_container()) if value is not None]
-    return min(found, default=UNKNOWN)
+    return min(found, default=UNKNOWN) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
 def _available() -> int | None:

@@ -56,7 +56,7 @@ class Beginning:
         return replace(later, history=[*self.outcome.history[: self.epoch], *undone, *later.history])
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Stage:
     """One training of one model by one method, from its first epoch or from where it was saved."""
 

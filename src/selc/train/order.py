@@ -153,8 +153,3 @@ class Balanced:
         if k in self.turn:  # the larger classes take turns in giving the odd rows
             total += max(0, -(-(epochs * self.extra - self.turn[k]) // len(self.turn)))
         return total
-
-
-def balanced_rows(labels: Tensor, count: int, seed: int, epoch: int) -> Tensor:
-    """The rows of one epoch of ``count`` rows, as even over the classes of ``labels`` as can be."""
-    return Balanced(labels, count, seed).rows(epoch)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -124,20 +123,20 @@ class Trainer:
             self.progress.notice(doubt)
         shard = self._shard(data, plan.stratified)
         stage = Stage(
-            number,
-            method,
-            data,
-            model,
-            plan,
-            shard,
-            self.tests,
-            self.val,
-            checkpoint,
-            self.progress,
-            saved,
-            stop,
-            snapshots,
-            begin,
+            number=number,
+            method=method,
+            data=data,
+            model=model,
+            plan=plan,
+            shard=shard,
+            tests=self.tests,
+            val=self.val,
+            checkpoint=checkpoint,
+            progress=self.progress,
+            saved=saved,
+            stop=stop,
+            snapshots=snapshots,
+            begin=begin,
         )
         if checkpoint is None:
             return self._noted(stage.run())
@@ -199,9 +198,8 @@ class Trainer:
                     raise RunFolderError(f"{kept} must say the form of the tables; got other content. Remove the file.")
             else:
                 rows = len(data) if data.owned is None else len(data.owned)
-                here = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if self.device.type == "cpu" else 1
                 tables = 2 + getattr(method, "window", 0)
-                form, why = choose_form(rows, data.num_classes, free_bytes(self.device) // here, tables)
+                form, why = choose_form(rows, data.num_classes, free_bytes(self.device), tables)
                 chosen = {"form": form, "why": why}
                 if kept is not None:
                     write_json(kept, chosen)
