@@ -240,7 +240,7 @@ def digits() -> tuple[SELCClassifier, Array, Array, Array]:
 def test_wrong_labels_are_found_and_corrected(digits: tuple[SELCClassifier, Array, Array, Array]) -> None:
     fitted, _, true, noisy = digits
     assert (noisy == true).mean() == pytest.approx(0.8, abs=0.001)
-    assert (fitted.corrected_labels_ == true).mean() > 0.93
+    assert (fitted.corrected_labels_ == true).mean() > 0.92
     # The corrected labels may lag behind: a class of which a quarter was moved to the next is left as it is.
     assert (fitted.classes_[fitted.soft_targets_.argmax(axis=1)] == true).mean() > 0.94
     table = pd.DataFrame(fitted.label_issues_)

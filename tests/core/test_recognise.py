@@ -25,7 +25,7 @@ from selc.core.turning import (
 
 def course(gaps: list[float], dispute: float = 0.4, fifth: float = 0.3) -> list[Window]:
     """A training whose losses lie ``gaps`` apart, epoch by epoch, and whose dispute becomes less pure as they fall."""
-    drawn = [(1 + value / max(*gaps[: epoch + 1], 1e-9)) / 2 for epoch, value in enumerate(gaps)]
+    drawn = [(1 + 2 * value / max(*gaps[: epoch + 1], 1e-9)) / 3 for epoch, value in enumerate(gaps)]
     return [
         Window(epoch + 0.5, value, dispute, part * (dispute + fifth) / 2, part * fifth)
         for epoch, (value, part) in enumerate(zip(gaps, drawn, strict=True))
@@ -95,8 +95,8 @@ def test_losses_that_draw_together_while_the_dispute_becomes_purer_are_hard_samp
     disputes = [0.8, 0.6, 0.55, 0.5, 0.45, 0.4, 0.4, 0.4]
     learning = [Window(e + 0.5, g, d, d / 2 + 0.1, 0.2) for e, (g, d) in enumerate(zip(gaps, disputes, strict=True))]
     assert all(recognise(learning[:now], now, 60) is None for now in range(1, 9))
-    learning[-1] = learning[-1]._replace(dispute_half=0.25, dispute_fifth=0.15)  # and now the surest are memorised
-    assert recognise(learning, 8, 60) is not None
+    memorising = [window._replace(dispute_half=0.2, dispute_fifth=0.1) for window in learning[-2:]]
+    assert recognise(learning[:-2] + memorising, 8, 60) is not None
 
 
 def test_of_few_samples_purity_must_fall_farther_than_by_chance() -> None:
@@ -119,12 +119,12 @@ def test_the_error_of_purity_is_that_of_two_shares() -> None:
 
 
 def test_a_long_plateau_is_not_left_at_its_beginning_and_is_judged_by_where_it_is_left() -> None:
-    seen = plateau([0.75] * 22 + [0.8, 0.75, 0.5])
+    seen = plateau([0.75] * 20 + [0.9, 0.75, 0.75, 0.5, 0.5])
     turn = recognise(seen, 25, 40)
     assert turn is not None
-    assert turn.start == 25 - 0.15 * 40 / 2
-    assert turn.best == 22
-    assert turn.dispute_fifth == pytest.approx(0.4 * 0.75)
+    assert turn.start == 25 - 0.15 * 40
+    assert turn.best == 19
+    assert turn.dispute_fifth == pytest.approx(0.4 * 0.9)
 
 
 def test_a_later_false_peak_does_not_count_because_the_first_was_recognised_before() -> None:
@@ -160,7 +160,7 @@ def test_there_is_nothing_to_correct_where_a_sure_network_does_not_contradict_th
 def test_hard_samples_are_not_taken_for_wrong_labels_and_wrong_labels_not_for_none() -> None:
     hard = first_word([0.5, 1.0, 0.5], epochs=60, dispute=0.25, fifth=0.005)[1]
     assert hard.start is None, "the surest are contradicted a fiftieth as often as all"
-    both = first_word([0.5, 1.0, 0.5], epochs=60, dispute=0.25, fifth=0.015)[1]
+    both = first_word([0.5, 1.0, 0.5], epochs=60, dispute=0.25, fifth=0.018)[1]
     assert both.start is not None
     noisy = first_word([0.5, 1.0, 0.5], epochs=60, dispute=0.08, fifth=0.05)[1]
     assert noisy.start is not None

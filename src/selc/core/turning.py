@@ -167,6 +167,21 @@ def halving_time(first: Window, last: Window) -> float:
     return (last.clock - first.clock) * math.log(2) / math.log(first.dispute / last.dispute)
 
 
+def purity_lost(since: list[Window]) -> tuple[float, float]:
+    """By what share purity lies below its best, and what share chance would explain.
+
+    Up to three epochs are taken together, as many as leave others to compare with, because one of few samples says
+    little. Chance is 2.5 standard errors of the difference: more than two, as it is asked after every epoch.
+    """
+    together = max(1, min(3, len(since) // 2))
+    purities = torch.tensor([window.purity for window in since], dtype=torch.float64)
+    means = purities.unfold(0, together, 1).mean(dim=1)
+    best = int(means.argmax())
+    error = max(window.error for window in (*since[best : best + together], *since[-together:]))
+    scale = max(float(means[best]), 1e-9)
+    return 1 - float(means[-1]) / scale, 2.5 * error * math.sqrt(2 / together) / scale
+
+
 def recognise(seen: list[Window], now: int, epochs: float) -> Turn | None:
     """Whether the turning point has passed after ``now`` of ``epochs`` epochs; it looks at the training pass alone.
 
@@ -189,15 +204,12 @@ def recognise(seen: list[Window], now: int, epochs: float) -> Turn | None:
     last, back = seen[-1], PATIENCE * epochs
     largest = max(window.gap for window in counted)
     top = next(window for window in counted if window.gap >= (1 - PLATEAU) * largest)
-    purest = max(seen[seen.index(top) :], key=lambda window: window.purity)
-    lost = 1 - last.purity / max(purest.purity, 1e-9)
-    # Three standard errors and not two, because it is asked after every epoch.
-    chance = 3 * math.hypot(purest.error, last.error) / max(purest.purity, 1e-9)
+    lost, chance = purity_lost(seen[seen.index(top) :])
     together = last.gap < (1 - DROP) * largest
     fallen = together and lost > max(PLATEAU, chance)
     memorised = now - top.clock > back and lost > max(DROP, chance)
     # Stepping back farther than that would cost too much; and a network that learnt so long is not sent to its youth.
-    start = top.clock if now - top.clock <= back + 1 else now - back / 2
+    start = top.clock if now - top.clock <= back + 1 else now - back
     if not (fallen or memorised) and late and now < epochs:  # in three epochs or fewer none is left
         start = float(now)
     best, after = (seen[min(epoch, len(seen) - 1)] for epoch in (int(start), int(start) + 1))
