@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from PIL import Image
@@ -360,7 +361,15 @@ X, Y = blobs()
 @pytest.mark.parametrize(
     ("x", "y", "sentence"),
     [
-        (X, Y.float(), "labels must be integers; got torch.float32"),
+        (X, Y + 0.5, r"labels must be integers or names; got \d.5 in row 0"),
+        (X, np.where(np.arange(90) == 4, np.inf, Y), "labels must be integers or names; got inf in row 4"),
+        (
+            X,
+            Y.to(torch.complex64),
+            "labels must be integers or names, one per sample; got values of type torch.complex",
+        ),
+        (X, [2**70, *Y[1:].tolist()], "labels must be integers or names, one per sample; got list"),
+        (X, [{}, *Y[1:].tolist()], "labels must be integers or names, one per sample; got values of type dict"),
         (X, Y - 1, r"labels must be in 0..\d for \d classes; got values from -1"),
         (X, Y[:50], "inputs and labels must have the same length; got 90 and 50"),
         (X, torch.zeros(90, dtype=torch.long), "at least two classes; got only class 0"),
@@ -375,6 +384,63 @@ X, Y = blobs()
 def test_input_that_cannot_be_used_gets_its_sentence(x: Any, y: Any, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         quick(x, y)
+
+
+def with_gap(gap: Any, labels: list[Any]) -> list[Any]:
+    return [gap if row in (3, 8) else label for row, label in enumerate(labels)]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array(with_gap(np.nan, Y.tolist()), dtype=np.float64),
+        torch.tensor(with_gap(float("nan"), Y.tolist())),
+        with_gap(None, Y.tolist()),
+        with_gap(None, [f"kind {k}" for k in Y.tolist()]),
+        with_gap(float("nan"), [f"kind {k}" for k in Y.tolist()]),
+        with_gap("", [f"kind {k}" for k in Y.tolist()]),
+        pd.Series(with_gap(None, Y.tolist()), dtype="Int64"),
+        pd.Series(with_gap(None, [f"kind {k}" for k in Y.tolist()]), dtype="string"),
+    ],
+)
+def test_a_label_that_is_not_there_is_counted_and_placed(labels: Any) -> None:
+    with pytest.raises(InputError) as error:
+        quick(X, labels)
+    assert str(error.value) == (
+        "every row of the data must have a label; got 2 of 90 without, first in row 3. "
+        "Fill it in, or leave such rows out."
+    )
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        Y.float(),
+        Y.double().numpy(),
+        Y.numpy().astype(np.uint64),
+        np.array(Y.tolist(), dtype=object),
+        [float(k) for k in Y.tolist()],
+        pd.Series(Y.tolist()),
+        pd.Series(Y.tolist(), dtype="Int64"),
+        pd.Series([float(k) for k in Y.tolist()], dtype=object),
+    ],
+)
+def test_whole_numbers_of_any_kind_are_classes(labels: Any) -> None:
+    assert_same_bits(results(quick(X, labels)), results(quick(X, Y)))
+
+
+@pytest.mark.parametrize("form", [torch.tensor, np.array, list, pd.Series])
+def test_true_and_false_are_the_classes_1_and_0(form: Any) -> None:
+    two = (Y > 0).long()
+    outcome = quick(X, form([bool(k) for k in two.tolist()]))
+    assert_same_bits(results(outcome), results(quick(X, two)))
+
+
+def test_a_series_that_may_not_be_written_to_gives_no_warning() -> None:
+    values = Y.numpy().copy()
+    values.flags.writeable = False
+    quick(X, values)  # a warning would be an error
+    assert values.tolist() == Y.tolist()
 
 
 def test_labels_beyond_the_number_of_classes_are_refused() -> None:

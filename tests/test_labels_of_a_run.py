@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import pytest
 import torch
 
+from selc.data import ArrayInputs, Bundle
+from selc.errors import InputError
 from selc.run import Config, RunFolder, execute
+from selc.run.cleaned import check_places
+from tests.own_data.miniature import write_csv
 from tests.test_cli import QUICK, call, refused
 
 
@@ -82,3 +88,94 @@ def test_cleaned_labels_are_trained_on_without_the_samples_that_were_dropped(cor
     assert bool(second.records().losses[:, :5].isnan().all()), "dropped samples must not be trained on"
     assert not bool(second.records().losses[:, 5:].isnan().any())
     assert "--soft" in refused("train", "moons", "--labels", cleaned, "--soft", "--out", str(tmp_path / "b"))
+
+
+# Samples without names: labels fit by their place alone, or not at all
+
+NET = ["--method", "ce", "--epochs", "1", "--set", "net.hidden=[4]"]
+
+
+class Unnamed(NamedTuple):
+    """A run on a table without ids, what `selc apply` made of it, and the lines of the table."""
+
+    table: Path
+    run: Path
+    cleaned: Path
+    head: list[str]
+    rows: list[list[object]]
+
+    def changed(self, path: Path, rows: list[list[object]]) -> str:
+        return str(write_csv(path, self.head, rows))
+
+
+@pytest.fixture(scope="module")
+def unnamed(tmp_path_factory: pytest.TempPathFactory) -> Unnamed:
+    place = tmp_path_factory.mktemp("unnamed")
+    rng = np.random.default_rng(0)
+    kinds, sizes = rng.integers(0, 3, 90).tolist(), rng.normal(size=90).round(4).tolist()
+    rows: list[list[object]] = [[size, "abc"[kind]] for kind, size in zip(kinds, sizes, strict=True)]
+    table, run, cleaned = place / "t.csv", place / "run", place / "cleaned.csv"
+    write_csv(table, ["size", "label"], rows)
+    assert call("train", str(table), "--out", str(run), *NET).exit_code == 0
+    assert call("apply", str(run), "--out", str(cleaned)).exit_code == 0
+    return Unnamed(table, run, cleaned, ["size", "label"], rows)
+
+
+def test_labels_fit_the_very_same_table_without_ids(unnamed: Unnamed, tmp_path: Path) -> None:
+    for k, source in enumerate((unnamed.run, unnamed.cleaned)):
+        result = call("train", str(unnamed.table), "--labels", str(source), "--out", str(tmp_path / str(k)), *NET)
+        assert result.exit_code == 0, result.output
+        assert torch.equal(RunFolder.open(tmp_path / str(k)).given, RunFolder.open(unnamed.run).corrected())
+
+
+def test_labels_are_not_put_on_rows_in_another_order(unnamed: Unnamed, tmp_path: Path) -> None:
+    other = unnamed.changed(tmp_path / "turned.csv", unnamed.rows[::-1])
+    sentence = refused("train", other, "--labels", str(unnamed.run), "--out", str(tmp_path / "a"), *NET)
+    assert "known by their place" in sentence
+    assert "--id-column" in sentence
+    same = sum(a[1] == b[1] for a, b in zip(unnamed.rows, unnamed.rows[::-1], strict=True)) / 90
+    sentence = refused("train", other, "--labels", str(unnamed.cleaned), "--out", str(tmp_path / "b"), *NET)
+    assert f"in {same:.1%} of the rows only" in sentence
+    assert not (tmp_path / "a").exists()
+    assert not (tmp_path / "b").exists()
+
+
+def test_rows_that_were_left_out_as_bad_do_not_turn_places_into_names(tmp_path: Path) -> None:
+    rows: list[list[object]] = [[k / 7, "ab"[k * k % 3 % 2]] for k in range(60)]
+    rows[5][1] = ""
+    place = write_csv(tmp_path / "t.csv", ["size", "label"], rows)
+    assert call("train", str(place), "--skip-bad", "--out", str(tmp_path / "run"), *NET).exit_code == 0
+    rows[10], rows[11] = rows[11], rows[10]
+    write_csv(place, ["size", "label"], rows)
+    flags = ["--skip-bad", "--labels", str(tmp_path / "run"), "--out", str(tmp_path / "b"), *NET]
+    assert "known by their place" in refused("train", str(place), *flags)
+
+
+def test_cleaned_labels_fit_a_table_in_which_some_labels_were_corrected_since(unnamed: Unnamed, tmp_path: Path) -> None:
+    rows = [[row[0], "a" if k in (3, 40) else row[1]] for k, row in enumerate(unnamed.rows)]
+    other = unnamed.changed(tmp_path / "t.csv", rows)
+    out = tmp_path / "run"
+    result = call("train", other, "--labels", str(unnamed.cleaned), "--out", str(out), *NET)
+    assert result.exit_code == 0, result.output
+    assert "very same data" in refused("train", other, "--labels", str(unnamed.run), "--out", str(tmp_path / "b"), *NET)
+
+
+@pytest.mark.parametrize("shares", [(5, 90, 5), (30, 40, 30), (50, 50, 0)])
+def test_sorted_rows_turned_round_are_noticed_though_they_agree_in_the_middle(shares: tuple[int, int, int]) -> None:
+    labels = torch.repeat_interleave(torch.arange(3), torch.tensor(shares) * 10)
+    bundle = Bundle(ArrayInputs(torch.zeros(len(labels), 1)), labels, ("a", "b", "c"), (1,))
+    check_places(labels, bundle, "it")
+    with pytest.raises(InputError, match="in their order"):
+        check_places(labels.flip(0), bundle, "it")
+
+
+def test_labels_with_ids_fit_in_any_order_of_a_table_and_of_what_was_cleaned(unnamed: Unnamed, tmp_path: Path) -> None:
+    rows = [[f"s{k}", *row] for k, row in enumerate(unnamed.rows)]
+    first = write_csv(tmp_path / "a.csv", ["id", *unnamed.head], rows)
+    assert call("train", str(first), "--out", str(tmp_path / "run"), *NET).exit_code == 0
+    assert call("apply", str(tmp_path / "run"), "--out", str(tmp_path / "cleaned.csv")).exit_code == 0
+    turned = write_csv(tmp_path / "b.csv", ["id", *unnamed.head], rows[::-1])
+    flags = ["--labels", str(tmp_path / "cleaned.csv"), "--out", str(tmp_path / "second"), *NET]
+    result = call("train", str(turned), *flags)
+    assert result.exit_code == 0, result.output
+    assert torch.equal(RunFolder.open(tmp_path / "second").given.flip(0), RunFolder.open(tmp_path / "run").corrected())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from PIL import Image
 from selc.data import ImageInputs
 from selc.data.folder import folder as load
 from selc.data.image_set import Reading, _size
+from selc.data.own import check_outside
 from selc.errors import ConfigError, InputError, RunFolderError
 from selc.run import Config, execute, resume
 from tests.own_data.miniature import COLOURS, Array, encoded, folder, in_order, picture
@@ -318,3 +320,87 @@ def test_a_run_is_not_resumed_on_a_folder_that_changed(tmp_path: Path) -> None:
     (root / "red" / "0.png").write_bytes(content)
     os.utime(root / "red" / "0.png", ns=(state.st_atime_ns, state.st_mtime_ns))
     assert resume(tmp_path / "run").finished
+
+
+# Runs beside the images
+
+
+def leave_a_run(out: Path) -> None:
+    """A run folder as it is left behind, with figures as `selc figures` writes them."""
+    settings = {"data": "moons", "method": {"name": "ce"}, "train": {"epochs": 1}}
+    execute(Config.resolve(settings), out)
+    (out / "figures").mkdir()
+    (out / "figures" / "losses.png").write_bytes(encoded(picture("red", 99)))
+
+
+@pytest.mark.parametrize(
+    ("out", "left_out"),
+    [("runs/data-ce-1", "runs"), ("runs/demo/ce", "runs"), ("mine", "mine"), ("blue/first", "blue/first")],
+)
+def test_the_run_folders_in_the_data_are_no_class(tmp_path: Path, out: str, left_out: str) -> None:
+    before = load(path=str(folder(tmp_path / "data")))
+    leave_a_run(tmp_path / "data" / out)
+    after = load(path=str(tmp_path / "data"))
+    assert after.ids is not None
+    assert list(after.ids) == list(before.ids or [])
+    assert after.classes == before.classes
+    assert after.digest == before.digest, "a run there can be resumed"
+    assert after.notes == [f"1 folder of data with runs of selc left out: {left_out}"]
+
+
+def test_run_folders_do_not_hide_that_the_data_are_divided(tmp_path: Path) -> None:
+    for part in ("train", "test"):
+        folder(tmp_path / "data" / part)
+    leave_a_run(tmp_path / "data" / "runs" / "data-ce-1")
+    bundle = load(path=str(tmp_path / "data"))
+    assert bundle.classes == tuple(COLOURS)
+    assert list(bundle.tests) == ["test"]
+
+
+def test_a_class_that_is_called_runs_is_a_class(tmp_path: Path) -> None:
+    folder(tmp_path / "data")
+    (tmp_path / "data" / "runs" / "morning").mkdir(parents=True)
+    (tmp_path / "data" / "runs" / "morning" / "0.png").write_bytes(encoded(picture("red", 7)))
+    (tmp_path / "data" / "runs" / "config.toml").write_text("about = 'runners'")
+    assert load(path=str(tmp_path / "data")).classes == (*sorted(COLOURS), "runs")
+
+
+def test_a_run_folder_inside_the_images_is_refused_with_a_place_beside_them(tmp_path: Path) -> None:
+    data, beside = tmp_path / "data", tmp_path / "runs" / "new"
+    data.mkdir()
+    (tmp_path / "link").symlink_to(data)
+    options = {"path": str(data), "test": str(tmp_path / "other"), "val": ""}
+    for out in (data, data / "runs" / "new", tmp_path / "link" / "new", tmp_path / "other" / "new"):
+        with pytest.raises(InputError, match="--out must not lie inside the data"):
+            check_outside(out, "folder", options)
+    with pytest.raises(InputError, match=f"such as --out {beside}"):
+        check_outside(data / "new", "folder", options)
+    check_outside(beside, "folder", options)
+    check_outside(data / "new", "table", options)
+
+
+# The same file twice
+
+
+@pytest.mark.parametrize("options", [{"workers": 0}, {"workers": 2}, {"cache": "off"}, {"cache_gb": 0.0}])
+def test_a_file_under_two_labels_is_noted_also_from_the_cache(tmp_path: Path, options: dict[str, Any]) -> None:
+    data = folder(tmp_path / "data")
+    shutil.copyfile(data / "blue" / "1.png", data / "blue" / "copy.png")  # one label: nothing to decide
+    expected = "2 images are the same file as another one with a different label, such as green/2.png (green) and "
+    assert not [note for note in load(path=str(data), **options).notes if "the same file" in note]
+    shutil.copyfile(data / "green" / "2.png", data / "red" / "copy.png")
+    for _ in range(2):
+        (note,) = [note for note in load(path=str(data), **options).notes if "the same file" in note]
+        assert note == expected + "red/copy.png (red): at most one can be right"
+
+
+def test_files_that_cannot_be_read_are_bad_and_not_alike(tmp_path: Path) -> None:
+    data = folder(tmp_path / "data")
+    for name in ("blue", "red"):
+        (data / name / "empty.png").write_bytes(b"")
+    notes = load(path=str(data), skip_bad=True).notes
+    assert not [note for note in notes if "the same file" in note]
+    # What is left out moves no row of the others.
+    shutil.copyfile(data / "green" / "0.png", data / "red" / "z.png")
+    notes = load(path=str(data), skip_bad=True).notes
+    assert [note for note in notes if "green/0.png (green) and red/z.png (red)" in note]

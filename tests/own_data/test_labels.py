@@ -73,3 +73,15 @@ def test_a_class_of_one_sample_is_a_note_and_no_error() -> None:
 def test_classes_that_differ_only_in_case_are_pointed_out() -> None:
     (note,) = notes_on(torch.tensor([0, 0, 1, 1, 2, 2]), ("Cat", "cat", "dog"))
     assert note == "'Cat' and 'cat' differ only in upper and lower case; they count as two classes"
+
+
+def test_one_number_written_in_two_ways_is_pointed_out() -> None:
+    (note,) = notes_on(torch.arange(8) % 4, ("1", "1.0", "2", "10"))
+    assert note.startswith("'1' and '1.0' are one number written in different ways; they count as different classes")
+    (note,) = notes_on(torch.arange(8) % 4, ("0", "0.0", "1.0", "1.00"))
+    assert "(and 1 more such)" in note
+    assert notes_on(torch.arange(8) % 4, ("1", "1.5", "nan", "inf")) == []
+
+
+def test_what_pandas_writes_for_nothing_is_no_label() -> None:
+    assert tidied(["a", "<NA>"]) == ["a", ""]

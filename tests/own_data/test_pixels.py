@@ -17,7 +17,7 @@ import torch
 from selc.data import cache as cache_module
 from selc.data import decode, pool, progress, worker
 from selc.data.cache import MappedPixels, cache_folder
-from selc.data.decode import FilePixels, image_pixels
+from selc.data.decode import FilePixels, equal_rows, image_pixels
 from selc.data.images import Pixels
 from selc.errors import InputError
 from tests.own_data.miniature import encoded, folder, in_order, picture
@@ -376,3 +376,10 @@ def test_a_picture_of_one_colour_is_not_blown_up(cache: Path) -> None:
     mean, std = decode.mean_and_std(pixels)
     assert mean == pytest.approx([200 / 255] * 3)
     assert std == pytest.approx([1 / 255] * 3)
+
+
+def test_rows_of_the_same_mark_are_found_whatever_their_order() -> None:
+    marks = np.array([5, 9, 5, 1, 9, 9, 0, 2**62], dtype=np.int64)
+    assert equal_rows(marks) == [[0, 2], [1, 4, 5]]
+    assert equal_rows(np.arange(6)) == []
+    assert equal_rows(np.array([3])) == []

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -40,6 +41,7 @@ class Decoded:
     largest: tuple[int, int]
     cache: Path | None  # the file of the cache; None: decoded on the way
     notes: tuple[str, ...] = ()
+    alike: tuple[tuple[int, ...], ...] = ()  # rows of files that hold the very same bytes, two or more each
 
 
 def image_pixels(
@@ -95,7 +97,8 @@ def image_pixels(
         pixels = FilePixels(files, rows, called, size, resize, processes)
     (a, b), (c, d) = about["smallest"], about["largest"]
     where = place.path if place is not None and stored else None
-    return pixels, Decoded(stamp, tuple(bad), kept, (a, b), (c, d), where, tuple(notes))
+    alike = tuple(tuple(rows) for rows in about.get("alike", ()))  # older caches do not know
+    return pixels, Decoded(stamp, tuple(bad), kept, (a, b), (c, d), where, tuple(notes), alike)
 
 
 def _name(item: File, row: int) -> str:
@@ -188,6 +191,7 @@ class _Run:
         )
         bad: list[tuple[int, str]] = []
         smallest, largest, done = [0, 0], [0, 0], 0
+        marks = np.zeros(total, dtype=np.int64)
         tell(0, total, self.progress)
         for first, (found, _) in zip(range(0, total, chunk), in_order(self.pool, tasks), strict=True):
             bad += [(first + row, reason) for row, reason in found.bad]
@@ -196,8 +200,20 @@ class _Run:
                 smallest[axis] = min(known, default=0)
                 largest[axis] = max(largest[axis], found.largest[axis])
             done = min(total, first + chunk)
+            marks[first:done] = found.marks
             tell(done, total, self.progress)
-        return {"bad": bad, "smallest": smallest, "largest": largest}
+        left_out = {row for row, _ in bad}
+        alike = [rows for rows in equal_rows(marks) if left_out.isdisjoint(rows)]
+        return {"bad": bad, "smallest": smallest, "largest": largest, "alike": alike}
+
+
+def equal_rows(marks: np.ndarray[Any, np.dtype[np.int64]]) -> list[list[int]]:
+    """The rows of each mark that is there more than once."""
+    order = np.argsort(marks, kind="stable")
+    same = np.diff(marks[order]) == 0  # as the one before
+    order = order[np.append(same, False) | np.append(False, same)]  # few are left
+    groups = np.split(order, np.flatnonzero(np.diff(marks[order])) + 1)
+    return sorted(rows.tolist() for rows in groups if len(rows))
 
 
 def in_order(pool: Pool, tasks: Iterator[Task]) -> Iterator[Answer]:

@@ -10,16 +10,18 @@ import numpy as np
 from selc.data.base import Bundle
 from selc.data.cache import json_digest
 from selc.data.coding import Cells, Coding, Texts, as_category, as_numbers, read_column
+from selc.data.column_notes import notes_on_columns
 from selc.data.csv_table import not_numeric
 from selc.data.features import FeatureInputs, Numbers, Scale
 from selc.data.image_set import skipped_note
-from selc.data.labels import bad_labels, checked_classes, encode, notes_on, tidied
+from selc.data.labels import Where, bad_labels, checked_classes, encode, notes_on, tidied
 from selc.data.own import suits
 from selc.data.table_columns import (
     IDS,
     Columns,
     Table,
     existing_column,
+    first_twice,
     known_column,
     label_column_of,
     listed,
@@ -37,8 +39,15 @@ class _Rows(NamedTuple):
     labels: list[str]
     ids: list[str]
     kept: list[int] | None  # rows of the table; None: all
-    repeats: bool  # whether the column of ids does not tell samples apart, so that they are row numbers
+    repeats: tuple[str, int, int] | None  # an id that is there twice, so that row numbers have to do
     skipped: list[tuple[str, str]]
+
+    def place(self, row: int) -> int:
+        """The row of the table that a row that can be used comes from."""
+        return row if self.kept is None else self.kept[row]
+
+    def where(self, table: Table) -> Where:
+        return lambda row: table.where(self.place(row))
 
 
 def feature_bundle(train: Table, others: Mapping[str, Table], label: str, columns: Columns, skip_bad: bool) -> Bundle:
@@ -51,37 +60,46 @@ def feature_bundle(train: Table, others: Mapping[str, Table], label: str, column
     known = train.classes(label)
     first = _rows(train, "the data", label, ids, features, None, known, skip_bad)
     notes = []
-    if first.repeats:
+    if first.repeats is not None:
         if columns.id:
-            raise repeating(train, columns.id)
+            raise repeating(train, columns.id, *first.repeats)
         notes.append(f"column {ids!r} is no feature by its name, and repeats: samples are called by their rows")
     classes = known or checked_classes(first.labels, train.name)
     coding = Coding.learnt(first.cells)
     x = coding.apply(first.cells)
-    scale = Scale.of(x, coding.measured)
+    scale = Scale.of(x, coding.measured, coding.names, first.where(train))
     rows = {
         what: _rows(other, what, label_column_of(other, label), None, features, coding, classes, skip_bad)
         for what, other in others.items()
     }
     sets = {
-        what: EvalSet(_inputs(coding.apply(part.cells), scale, coding), encode(part.labels, classes))
+        what: EvalSet(
+            _inputs(coding.apply(part.cells), scale, coding, part.where(others[what])), encode(part.labels, classes)
+        )
         for what, part in rows.items()
     }
     labels = encode(first.labels, classes)
     skipped = [sample for part in (first, *rows.values()) for sample in part.skipped]
     return Bundle(
-        inputs=_inputs(x, scale, coding),
+        inputs=_inputs(x, scale, coding, first.where(train)),
         labels=labels,
         classes=classes,
         shape=(x.shape[1],),
         tests={what: part for what, part in sets.items() if what != "val"},
         val=sets.get("val"),
         ids=first.ids,
-        notes=[*notes, *_notes(coding, first.cells), *notes_on(labels, classes), *skipped_note(skipped)],
+        notes=[
+            *notes,
+            *_notes(coding, first.cells),
+            *notes_on_columns(first.cells, labels, first.where(train)),
+            *notes_on(labels, classes),
+            *skipped_note(skipped),
+        ],
         skipped=skipped,
         recipe=suits(len(labels)),
         digest=json_digest([part.digest() for part in (train, *others.values())]),
         texts=_texts(train, [c.name for c in coding.categories], [n for n in columns.drop if n in train.names], first),
+        numbered=ids is None or first.repeats is not None,
     )
 
 
@@ -95,14 +113,14 @@ def _texts(
 
     def at(rows: Sequence[int]) -> dict[str, list[str]]:
         columns, _ = table.load(names, [])
-        places = rows if read.kept is None else [read.kept[row] for row in rows]
+        places = [read.place(row) for row in rows]
         return {name: [columns[name][place] for place in places] for name in names}
 
     return at
 
 
-def _inputs(x: Numbers, scale: Scale, coding: Coding) -> FeatureInputs:
-    return FeatureInputs(scale.apply(x), scale, coding.names, coding)
+def _inputs(x: Numbers, scale: Scale, coding: Coding, where: Where) -> FeatureInputs:
+    return FeatureInputs(scale.apply(x, coding.names, where), scale, coding.names, coding)
 
 
 def _notes(coding: Coding, cells: Cells) -> list[str]:
@@ -187,8 +205,8 @@ def _rows(
     kept = [row for row in range(len(labels)) if row not in bad]
     if not kept:
         raise InputError(f"{what} must have a row that can be used; got none in {table.name}.")
-    repeats = ids is not None and len(set(texts[ids])) < len(labels)
-    names = texts[ids] if ids is not None and not repeats else [str(row) for row in range(len(labels))]
+    repeats = first_twice(texts[ids]) if ids is not None else None
+    names = texts[ids] if ids is not None and repeats is None else [str(row) for row in range(len(labels))]
     return _Rows(
         {name: column[kept] for name, column in cells.items()} if bad else cells,
         [labels[row] for row in kept],

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
 
 
+def row_number(row: int) -> str:
+    return f"in row {row}"
+
+
 class Scale(NamedTuple):
     """What was subtracted from each column, and what it was divided by."""
 
@@ -25,9 +29,14 @@ class Scale(NamedTuple):
     std: Numbers
 
     @classmethod
-    def of(cls, x: Numbers, measured: int | None = None) -> Scale:
+    def of(
+        cls, x: Numbers, measured: int | None = None, columns: Sequence[str] = (), where: Where = row_number
+    ) -> Scale:
         """The scale of rows [N, ...]; columns from ``measured`` on are 0 or 1 and stay as they are."""
-        mean, std = x.mean(axis=0), x.std(axis=0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean, std = x.mean(axis=0), x.std(axis=0)
+        if not np.isfinite(std).all():
+            raise _too_large(x, np.broadcast_to(np.isfinite(std), x.shape), columns, where)
         # A column that never changes is left at zero; rounding must not blow it up.
         flat = std <= 1e-12 * np.abs(x).max(axis=0, initial=0.0)
         std = np.where(flat, 1.0, std)
@@ -35,8 +44,27 @@ class Scale(NamedTuple):
             mean[measured:], std[measured:] = 0.0, 1.0
         return cls(mean, std)
 
-    def apply(self, x: Numbers) -> torch.Tensor:
-        return torch.from_numpy(((x - self.mean) / self.std).astype(np.float32))
+    def apply(self, x: Numbers, columns: Sequence[str] = (), where: Where = row_number) -> torch.Tensor:
+        """Rows [N, ...] as the network sees them; ``columns`` and ``where`` say in a message what does not fit."""
+        with np.errstate(over="ignore"):
+            scaled = ((x - self.mean) / self.std).astype(np.float32)
+        fits = np.isfinite(scaled) | ~np.isfinite(x)  # what was not finite before has sentences of its own
+        if not fits.all():
+            raise _too_large(x, fits, columns, where)
+        return torch.from_numpy(scaled)
+
+
+def _too_large(
+    x: Numbers, fits: np.ndarray[Any, np.dtype[np.bool_]], columns: Sequence[str], where: Where
+) -> InputError:
+    """The error for a number that is finite but cannot be scaled; the largest of those that do not fit."""
+    place = np.unravel_index(int(np.where(fits, -1.0, np.abs(x)).argmax()), x.shape)
+    row, k = int(place[0]), int(place[1]) if x.ndim > 1 else 0
+    column = repr(columns[k]) if columns else str(k)
+    return InputError(
+        f"numbers must not be so large that they cannot be scaled like the others; got {x[place]:g} in column {column} "
+        f"{where(row)}. Correct it, or leave the row or the column out."
+    )
 
 
 class FeatureInputs(ArrayInputs):

@@ -26,6 +26,10 @@ PARTS = {
 }
 
 
+RUN = {"config.toml", "noise.npz"}  # files that every run folder holds from its beginning
+RUNS = "runs"  # where run folders go without being asked
+
+
 @dataset("folder", Recipe(net="cnn", plan={"schedule": "cosine"}))
 def folder(
     *,
@@ -71,6 +75,8 @@ def _parts(root: Path) -> dict[str, Path]:
     """The folders of a dataset that is divided already; empty if the sub-folders are classes."""
     found: dict[str, Path] = {}
     for entry in _visible(root):
+        if _is_ours(entry):
+            continue
         if not entry.is_dir(follow_symlinks=False):  # a link is looked at, and refused, where classes are listed
             if entry.is_symlink():
                 return {}
@@ -89,21 +95,39 @@ def _visible(place: Path | str) -> list[os.DirEntry[str]]:
     return sorted(seen, key=lambda entry: entry.name)
 
 
+def _is_ours(entry: os.DirEntry[str]) -> bool:
+    """Whether this is the folder of a run, whose figures are no data, or the folder that such go to."""
+    if not entry.is_dir(follow_symlinks=False):
+        return False
+    if is_run(entry.path):
+        return True
+    if entry.name != RUNS:
+        return False
+    inner = [e.path for e in _visible(entry.path) if e.is_dir(follow_symlinks=False)]
+    return any(is_run(place) or any(is_run(e.path) for e in _visible(place)) for place in inner)
+
+
+def is_run(place: str) -> bool:
+    """Whether a folder is that of a run: its pictures are no samples."""
+    return all(os.path.isfile(os.path.join(place, name)) for name in RUN)
+
+
 def list_folder(root: Path, what: str) -> Listing:
     """The images in the sub-folders of ``root``; the first level is the label."""
     inside, others = Inside(root), Counter[str]()
     names: list[str] = []
     labels: list[str] = []
     links: dict[str, str] = {}  # the file that a link means -> its name
+    ours: list[str] = []  # folders of runs
     empty, loose = [], []
     for entry in _visible(root):
         if not entry.is_dir():
             loose.append(entry.name)
             continue
-        before = len(names)
-        names += _walk(entry, entry.name, inside, others, links)
+        before, runs_before = len(names), len(ours)
+        names += _walk(entry, entry.name, inside, others, links, ours)
         labels += [shown(entry.name)] * (len(names) - before)
-        if len(names) == before:
+        if len(names) == before and len(ours) == runs_before:
             empty.append(shown(entry.name))
     if not names:
         images = sum(map(is_image, loose))
@@ -116,6 +140,9 @@ def list_folder(root: Path, what: str) -> Listing:
     notes = []
     if empty:
         notes.append(f"{_folders(empty)} of {root.name} without images left out: {', '.join(empty[:5])}")
+    if ours:
+        them = ", ".join(shown(name) for name in ours[:5])
+        notes.append(f"{_folders(ours)} of {root.name} with runs of selc left out: {them}")
     if images_beside := [shown(name) for name in loose if is_image(name)]:
         notes.append(
             f"{len(images_beside)} images of {root.name} in no class folder left out, first {images_beside[0]}"
@@ -132,9 +159,9 @@ def _folders(names: list[str]) -> str:
 
 
 def _walk(
-    entry: os.DirEntry[str], name: str, inside: Inside, others: Counter[str], links: dict[str, str]
+    entry: os.DirEntry[str], name: str, inside: Inside, others: Counter[str], links: dict[str, str], ours: list[str]
 ) -> Iterator[str]:
-    """The images below a class folder, as paths from the root with ``/`` between the parts."""
+    """The images below a class folder, as paths from the root with ``/`` between the parts; none of a run."""
     if entry.is_symlink():
         target = os.path.realpath(entry.path)
         if not inside.holds(target):
@@ -146,8 +173,11 @@ def _walk(
             raise InputError(f"each image must be in {inside.root} once; got {name!r}, a link to another folder in it.")
         links[target] = name
     if entry.is_dir():
+        if _is_ours(entry):
+            ours.append(name)
+            return
         for inner in _visible(entry.path):
-            yield from _walk(inner, f"{name}/{inner.name}", inside, others, links)
+            yield from _walk(inner, f"{name}/{inner.name}", inside, others, links, ours)
     elif is_image(entry.name):
         yield name
     else:

@@ -94,6 +94,7 @@ class _Read:
     ids: list[str]
     classes: tuple[str, ...]
     skipped: list[tuple[str, str]]  # (name, why)
+    notes: list[str]
 
 
 def image_bundle(
@@ -119,6 +120,7 @@ def image_bundle(
             *notes,
             *(note for listing in (train, *tests.values(), *([val] if val else [])) for note in listing.notes),
             *_size_notes(first.found, side, resize),
+            *first.notes,
             *notes_on(first.labels, first.classes),
             *skipped_note(skipped),
         ],
@@ -173,7 +175,21 @@ def _read(listing: Listing, classes: tuple[str, ...] | None, side: int, resize: 
     kept = range(len(rows)) if found.kept is None else found.kept.tolist()
     labels = [listing.labels[rows[row]] for row in kept]
     classes = classes or checked_classes(labels, listing.what)
-    return _Read(pixels, found, encode(labels, classes), [shown(names[row]) for row in kept], classes, skipped)
+    notes = contradictions(found.alike, names, [listing.labels[row] for row in rows])
+    return _Read(pixels, found, encode(labels, classes), [shown(names[row]) for row in kept], classes, skipped, notes)
+
+
+def contradictions(alike: Sequence[Sequence[int]], names: Sequence[str], labels: Sequence[str]) -> list[str]:
+    """A note on files that hold the very same bytes under different labels."""
+    torn = [rows for rows in alike if len({labels[row] for row in rows}) > 1]
+    if not torn:
+        return []
+    first = torn[0][0]
+    other = next(row for row in torn[0] if labels[row] != labels[first])
+    return [
+        f"{sum(map(len, torn))} images are the same file as another one with a different label, such as "
+        f"{shown(names[first])} ({labels[first]}) and {shown(names[other])} ({labels[other]}): at most one can be right"
+    ]
 
 
 def skipped_note(skipped: Sequence[tuple[str, str]]) -> list[str]:

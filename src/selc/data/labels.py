@@ -11,6 +11,7 @@ from torch import Tensor
 
 from selc.errors import InputError
 
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 NAMED = 5  # classes or rows that a sentence names
 Where = Callable[[int], str]  # the place of a row in words: a file, a line
 
@@ -18,6 +19,7 @@ Where = Callable[[int], str]  # the place of a row in words: a file, a line
 def tidied(labels: Iterable[object]) -> list[str]:
     """Labels as text without spaces around them; None is empty, and 1.0, 2.0, ... are whole numbers."""
     texts = ["" if label is None else str(label).strip() for label in labels]
+    texts = ["" if text == "<NA>" else text for text in texts]  # how pandas writes what is not there
     whole = re.compile(r"-?\d+\.0+")
     if all(is_missing(text) or whole.fullmatch(text) for text in texts):
         return [text.partition(".")[0] for text in texts]
@@ -99,7 +101,22 @@ def notes_on(labels: Tensor, classes: Sequence[str]) -> list[str]:
     if alike:
         pair = [name for name in classes if name.casefold() == alike[0]]
         notes.append(f"{' and '.join(map(repr, pair))} differ only in upper and lower case; they count as two classes")
+    if same := _one_number(classes):
+        more = f" (and {len(same) - 1} more such)" if len(same) > 1 else ""
+        notes.append(
+            f"{' and '.join(map(repr, same[0]))} are one number written in different ways{more}; they count as "
+            "different classes: write them alike if they are one"
+        )
     return notes
+
+
+def _one_number(classes: Sequence[str]) -> list[list[str]]:
+    """Classes whose names are the same number, such as 1 and 1.0."""
+    known: dict[float, list[str]] = {}
+    for name in classes:
+        if _NUMBER.fullmatch(name):
+            known.setdefault(float(name), []).append(name)
+    return [names for names in known.values() if len(names) > 1]
 
 
 def _classes(count: int) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from selc.data.base import Recipe
+from selc.data.paths import is_inside
 from selc.errors import InputError
 
 ACCEPTED = (
@@ -51,6 +52,16 @@ def existing(path: str, option: str) -> Path:
     if not os.path.exists(place):  # unlike its namesake, it raises nothing
         raise InputError(f"{option} must be a path that exists; got {path!r}, and there is nothing at {place}.")
     return place
+
+
+def check_outside(out: Path, name: str, options: Mapping[str, Any]) -> None:
+    """Refuse to write into a folder of images: what lies there is data, and the original is left as it is."""
+    for option in ("path", "test", "val") if name == "folder" else ():
+        if (root := options.get(option)) and is_inside(out, root):
+            raise InputError(
+                f"--out must not lie inside the data; got {out}, which is in {root}. Choose a folder outside of it, "
+                f"such as --out {Path(root).parent / 'runs' / out.name}."
+            )
 
 
 def suits(rows: int, image_side: int | None = None) -> Recipe:

@@ -91,7 +91,7 @@ def _plain(item: File) -> str | bytes:
 def _found(about: dict[str, Any]) -> Found:
     bad = [(int(row), str(reason)) for row, reason in about["bad"]]
     (a, b), (c, d) = about["smallest"], about["largest"]
-    return Found(bad, (a, b), (c, d))
+    return Found(bad, (a, b), (c, d), about["marks"])
 
 
 def _ask(

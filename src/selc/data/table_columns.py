@@ -100,7 +100,7 @@ def first_twice(values: Sequence[str]) -> tuple[str, int, int] | None:
 
 def repeating(table: Table, column: str, value: str, first: int, second: int) -> InputError:
     return InputError(
-        f"id_column must tell samples apart; got {column!r} of {table.name}, where {value!r} stands "
-        f"{table.where(first)} and again {table.where(second)}. Give each sample a value of its own, or leave the "
-        "option out: samples are then called by their rows."
+        f"id_column must tell samples apart; got {column!r} of {table.name}, where {value[:60]!r} stands "
+        f"{table.where(first)} and again {table.where(second)}. Give each sample a value of its own, or call samples "
+        f"by their rows: leave the option out, and the column too (data.drop={[column]})."
     )

@@ -18,7 +18,7 @@ from selc.data.coding import Cells, Coding
 from selc.data.datasets import labels_of
 from selc.data.features import FeatureInputs, Scale
 from selc.data.frames import frame_cells, frame_numbers, is_frame, is_plain, split_frame
-from selc.data.labels import bad_labels, class_names, encode, tidied
+from selc.data.labels import bad_labels, class_names, encode, is_missing, tidied
 from selc.errors import ConfigError, InputError
 from selc.methods import METHODS, Method
 from selc.methods import create as create_method
@@ -166,8 +166,8 @@ def _coded(cells: Cells, like: FeatureInputs | None) -> FeatureInputs:
     """Columns with text or gaps, by the rules for tables; ``like`` what was made of the training rows."""
     coding = (like.coding if like is not None else None) or Coding.learnt(cells)
     x = coding.apply(cells)
-    scale = like.scale if like is not None else Scale.of(x, coding.measured)
-    return FeatureInputs(scale.apply(x), scale, coding.names, coding)
+    scale = like.scale if like is not None else Scale.of(x, coding.measured, coding.names)
+    return FeatureInputs(scale.apply(x, coding.names), scale, coding.names, coding)
 
 
 def _labels(labels: Any, classes: tuple[str, ...] | None = None, what: str = "") -> tuple[Tensor, tuple[str, ...]]:
@@ -176,13 +176,11 @@ def _labels(labels: Any, classes: tuple[str, ...] | None = None, what: str = "")
     ``classes`` are those of the training set, for other sets: what is numbered there is numbered here.
     """
     values = labels if isinstance(labels, Tensor) else _array(labels)
+    _refuse_gaps(values, what or "the data")
     if isinstance(values, Tensor) or not _are_names(values):
         if classes:
             raise InputError(f"the labels of {what} must be names like those of the data; got numbers.")
-        try:
-            return torch.as_tensor(values), ()
-        except TypeError as error:
-            raise InputError(f"labels must be integers or names, one per sample; got: {error}.") from None
+        return _whole(values), ()
     if classes == ():
         raise InputError(f"the labels of {what} must be numbers like those of the data; got names.")
     if values.ndim != 1 or not values.size:
@@ -193,12 +191,53 @@ def _labels(labels: Any, classes: tuple[str, ...] | None = None, what: str = "")
     return encode(written, known), known
 
 
+def _refuse_gaps(labels: Tensor | np.ndarray[Any, Any], what: str) -> None:
+    """Refuse labels of which some are not there: NaN, None, or what pandas writes for it."""
+    if isinstance(labels, Tensor):
+        gaps = labels.isnan().cpu().numpy()  # whole numbers have none
+    elif labels.dtype.kind == "f":
+        gaps = np.isnan(labels)
+    elif labels.dtype.kind in "OUT":
+        gaps = np.array([is_missing(text) for text in tidied(labels.flat)], dtype=bool).reshape(labels.shape)
+    else:
+        return
+    if gaps.any():
+        raise InputError(
+            f"every row of {what} must have a label; got {int(gaps.sum())} of {len(labels)} without, first in row "
+            f"{int(np.argwhere(gaps)[0][0])}. Fill it in, or leave such rows out."
+        )
+
+
+def _whole(labels: Tensor | np.ndarray[Any, Any]) -> Tensor:
+    """Labels that are numbers as int64: true and false are 1 and 0, and 1.0 is 1."""
+    if isinstance(labels, np.ndarray):
+        if labels.dtype.kind not in "biuf":
+            kind = type(labels.flat[0]).__name__ if labels.dtype.kind == "O" and labels.size else str(labels.dtype)
+            raise InputError(f"labels must be integers or names, one per sample; got values of type {kind}.")
+        labels = torch.from_numpy(labels)
+    if labels.is_floating_point():
+        broken = ((labels != labels.floor()) | (labels.abs() >= 2**31)).nonzero()
+        if len(broken):
+            first = tuple(broken[0].tolist())
+            raise InputError(
+                f"labels must be integers or names; got {labels[first].item():g} in row {first[0] if first else 0}. "
+                "Measurements are no classes: turn them into such first."
+            )
+    if labels.is_complex():
+        raise InputError(f"labels must be integers or names, one per sample; got values of type {labels.dtype}.")
+    return labels.long()
+
+
 def _array(labels: Any) -> np.ndarray[Any, Any]:
     try:
-        values = np.asarray(labels)
-        whole = values.dtype.kind == "O" and values.size and all(isinstance(value, int) for value in values.flat)
-        return values.astype(np.int64) if whole else values
-    except (TypeError, ValueError, RuntimeError) as error:
+        values = np.array(labels)  # a copy: what pandas hands out may not be written to, which torch warns about
+        if values.dtype.kind == "O" and values.size:
+            if all(isinstance(value, int) for value in values.flat):
+                return values.astype(np.int64)
+            if all(isinstance(value, int | float | np.number) for value in values.flat):
+                return values.astype(np.float64)
+        return values
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         kind = type(labels).__name__
         raise InputError(f"labels must be integers or names, one per sample; got {kind}: {error}.") from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -136,7 +137,30 @@ def cleaned_labels(path: Path | str, bundle: Bundle) -> Cleaned:
         sources.append(kinds[kind])
         given.append(number[before])
         labels.append(given[-1] if kind == "dropped" else number[name])
-    return Cleaned(_numbers(labels), _numbers(sources), _numbers(given))
+    cleaned = Cleaned(_numbers(labels), _numbers(sources), _numbers(given))
+    if bundle.by_place:
+        check_places(cleaned.given, bundle, str(place))
+    return cleaned
+
+
+def check_places(given: Tensor, bundle: Bundle, what: str) -> None:
+    """Refuse labels by the places of their rows alone, if the labels they were made from are not those of the data.
+
+    A few may differ: they were corrected in the data, or by a round before. Rows in another order agree by chance, and
+    sorted rows turned round agree by less than half of what is left beyond chance. Where the true labels are known the
+    data are a benchmark with noise drawn on them, so that there it is enough to be beyond chance.
+    """
+    N, C = len(given), len(bundle.classes)
+    same = float((given == bundle.labels).double().mean())
+    shares = [torch.bincount(labels, minlength=C).double() / N for labels in (given, bundle.labels)]
+    chance = float((shares[0] * shares[1]).sum())
+    beyond = 3 * math.sqrt(chance * (1 - chance) / N) if bundle.true is not None else (1 - chance) / 2
+    if same < 1 and same <= chance + beyond:
+        raise InputError(
+            f"samples without names are known by their place, so --labels must be about the rows of the data in their "
+            f"order; got {what}, whose given labels are those of the data in {same:.1%} of the rows only. Give what "
+            "was made from these data, or the samples ids (--id-column)."
+        )
 
 
 def cleaned_table(path: Path) -> Path | None:
@@ -167,7 +191,7 @@ def verified_rows(path: Path | str, data: Bundle | RunFolder, *about: Tensor) ->
     check_unique(ids, "the data" if isinstance(data, Bundle) else str(data.path))
     if isinstance(data, RunFolder):
         decisions.of_run(data)
-    elif ids == [str(row) for row in range(len(ids))] and (
+    elif data.by_place and (
         decisions.samples != len(ids)
         or (about and decisions.run not in [fingerprint_of(label_digest(y), data.digest, data.classes) for y in about])
     ):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from selc.data.decode import shown
 from selc.data.folder import PARTS, list_folder
+from selc.data.own import check_outside
 from selc.errors import InputError, RunFolderError
 from selc.run.cleaned import DROPPED, Cleaned
 from selc.run.folder import RunFolder
@@ -32,8 +33,7 @@ def write_tree(cleaned: Cleaned, run: RunFolder, out: Path, *, copy: bool = Fals
     if place.exists():
         raise RunFolderError(f"the tree must be new, so that nothing is lost; got {place}, which is there already.")
     root, names = _originals(run)
-    if _inside(place, root):
-        raise InputError(f"--out must not lie inside the data; got {out}, which is in {root}. Choose another folder.")
+    check_outside(out, run.config.data.name, run.config.data.options)
     targets = _targets(names, cleaned, run.classes)
     half = out / f".{TREE}.tmp"
     made = {True: 0, False: 0}
@@ -113,7 +113,3 @@ def _place(source: str, target: Path, copy: bool) -> bool:
             pass  # another disk, or one without links
     shutil.copy2(source, target)
     return False
-
-
-def _inside(place: Path, root: Path) -> bool:
-    return Path(os.path.realpath(place)).is_relative_to(os.path.realpath(root))

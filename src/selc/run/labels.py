@@ -12,7 +12,8 @@ from torch import Tensor
 from selc.core.store import Store
 from selc.data import Bundle
 from selc.errors import InputError
-from selc.run.cleaned import HUMAN, cleaned_labels, cleaned_table, verified_rows
+from selc.files import read_json
+from selc.run.cleaned import HUMAN, check_places, cleaned_labels, cleaned_table, verified_rows
 from selc.run.config import LabelSource
 from selc.run.folder import RunFolder
 
@@ -45,7 +46,22 @@ def corrected_by(source: LabelSource, bundle: Bundle) -> Start:
             f"--labels must be a run on the same data; got {source.path}, whose samples have other names or another "
             "order."
         )
+    if bundle.by_place:
+        _check_same_rows(run, bundle)
     return Start(run.corrected(), run.table("target") if source.kind == "soft" else None, run.rows, run.held, run.given)
+
+
+def _check_same_rows(run: RunFolder, bundle: Bundle) -> None:
+    """Refuse labels of a run by their places alone, unless its data were the very same."""
+    before = read_json(run.path / "noise.json").get("data_sha256", "")
+    if not before or not bundle.digest:
+        check_places(run.given, bundle, f"the run {run.path}")
+    elif before != bundle.digest:
+        raise InputError(
+            f"samples without names are known by their place, so --labels must be a run on the very same data, with "
+            f"the same test set; got {run.path}, whose data were others or in another order. Give the samples ids "
+            f"(--id-column), or the table that `selc apply {run.path} --out cleaned.csv` writes."
+        )
 
 
 def with_verdicts(start: Start, path: str, bundle: Bundle) -> Start:

@@ -16,6 +16,7 @@ from selc.data.coding import Coding
 from selc.data.decode import image_pixels
 from selc.data.feature_table import load_cells
 from selc.data.features import Scale, gaps
+from selc.data.folder import is_run
 from selc.data.image_set import Items
 from selc.data.npz import channel_order
 from selc.data.own import TABLES, existing
@@ -80,7 +81,7 @@ def _of_table(state: Mapping[str, Any], table: Table, ids: Ids) -> Samples:
         )
     named = _ids_of(table, ids)
     texts, cells = load_cells(table, [named] if named else [], list(coding.inputs), coding)
-    x = Scale(state["arrays"]["mean"], state["arrays"]["std"]).apply(coding.apply(cells))
+    x = Scale(state["arrays"]["mean"], state["arrays"]["std"]).apply(coding.apply(cells), coding.names, table.where)
     return Samples(ArrayInputs(x), texts[named] if named else _numbered(len(x)))
 
 
@@ -121,7 +122,7 @@ def _images_below(root: Path) -> list[str]:
     names = []
     inside = Inside(root)
     for folder, inner, files in os.walk(root):
-        inner[:] = [name for name in inner if not name.startswith(".")]
+        inner[:] = [name for name in inner if not name.startswith(".") and not is_run(os.path.join(folder, name))]
         names += [os.path.relpath(os.path.join(folder, name), root) for name in files if _wanted(name)]
     if not names:
         raise InputError(f"{root} must hold images; got none by their names.")
