@@ -15,10 +15,14 @@ from typer.testing import CliRunner, Result
 
 from selc.cli import app
 from selc.data import DATASETS
+from selc.files import write_json
 from selc.methods import METHODS
 from selc.nets import NETS
 from selc.noise import NOISES
 from selc.run import RunFolder
+from selc.run.unchanged import why_unchanged
+from selc.screen import show_summary
+from tests.own_data.miniature import folder as images
 
 QUICK = ["--epochs", "3", "--set", "net.hidden=[16]"]
 
@@ -152,6 +156,89 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(tmp_path: Path) ->
     assert "found 2,000 inputs of 2 with labels of 2 classes" in result.stderr
     assert "selc with mlp, 40 epochs" in result.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_a_dry_run_tells_what_was_noticed_about_the_data(tmp_path: Path) -> None:
+    place = tmp_path / "t.csv"
+    place.write_text("u,v,label\n" + "".join(f"{k % 7},{'' if k == 3 else k % 5},{'ab'[k % 2]}\n" for k in range(60)))
+    notes = [line for line in call("train", str(place), "--dry-run").stderr.splitlines() if line.startswith("note: ")]
+    assert any("'v'" in note for note in notes), notes
+    out = tmp_path / "run"
+    result = call("train", str(place), "--epochs", "1", "--method", "ce", "--out", str(out))
+    assert [line for line in result.stderr.splitlines() if line in notes] == notes  # the same ones, once
+
+
+def test_data_are_called_as_they_were_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_text("u,label\n" + "".join(f"{k % 7},{'ab'[k % 2]}\n" for k in range(40)))
+    shown = call("train", "t.csv", "--dry-run").stderr
+    assert "t.csv, noise none; selc with" in shown
+    assert str(tmp_path) not in shown
+
+
+def test_a_configuration_file_that_names_data_needs_no_argument(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_text("u,kind\n" + "".join(f"{k % 7},{'ab'[k % 2]}\n" for k in range(40)))
+    train = '[train]\nepochs = 1\n[method]\nname = "ce"\n'
+    Path("own.toml").write_text('[data]\nname = "table"\npath = "t.csv"\nlabel_column = "kind"\n' + train)
+    Path("named.toml").write_text('data = "moons"\n' + train)
+    Path("none.toml").write_text(train)
+    for name, folder in (("own", "t-ce-1"), ("named", "moons-ce-1")):
+        result = call("train", "--config", f"{name}.toml")
+        assert result.exit_code == 0, result.output
+        assert RunFolder.open(tmp_path / "runs" / folder).finished
+    options = RunFolder.open(tmp_path / "runs" / "t-ce-1").config.data.options
+    assert options["path"] == str(tmp_path / "t.csv")  # found again from any other folder
+    assert options["label_column"] == "kind"
+    assert "--label-column is for data that have such a thing" in refused(
+        "train", "--config", "named.toml", "--label-column", "kind"
+    )
+    for arguments in (["--config", "none.toml"], []):
+        assert "DATA must be given" in refused("train", *arguments)
+
+
+def test_the_end_says_why_no_label_was_changed_and_which_changes_are_which(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "run"
+    noise = ["--noise", "symmetric", "--rate", "0.4", "--epochs", "12", "--lr", "0.02", "--set", "net.hidden=[32]"]
+    result = call("train", "digits", *noise, "--out", str(place))
+    assert result.exit_code == 0, result.output
+    run = RunFolder.open(place)
+    changed, relabel = int((run.corrected() != run.given).sum()), run.summary["actions"]["relabel"]
+    assert 0 < relabel < changed
+    assert f"has all {changed:,} changes; selc apply takes over only the {relabel:,} to relabel" in result.stdout
+    assert "because" not in result.stdout
+    assert "labels changed" not in result.stderr
+    assert "believed otherwise" in result.stderr
+    write_json(place / "summary.json", {**run.summary, "changed": 0.0})
+    show_summary(run)
+    assert "labels changed    0.00%, because the run was not sure enough of any change" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("summary", "why"),
+    [
+        ({"changed": 0.1}, ""),
+        ({"changed": 0.0, "unlearnt": "..."}, "not learnt enough"),
+        ({"changed": 0.0, "turning_point": {"start": None}}, "no sign of wrong labels"),
+        ({"changed": 0.0, "turning_point": {"start": 3.0}}, "not sure enough"),
+        ({"changed": 0.0}, "the given ones"),
+    ],
+)
+def test_each_way_to_change_nothing_has_its_reason(summary: dict[str, object], why: str) -> None:
+    assert why in why_unchanged(summary)
+    assert bool(why_unchanged(summary)) == bool(why)
+
+
+def test_a_run_folder_does_not_lie_inside_the_images(tmp_path: Path) -> None:
+    place = images(tmp_path / "photos", each=6)
+    for more in ([], ["--dry-run"]):
+        sentence = refused("train", str(place), "--out", str(place / "run"), *more)
+        assert "--out must not lie inside the data" in sentence
+    assert not (place / "run").exists()
 
 
 def test_resume_of_a_finished_run_says_so(tmp_path: Path) -> None:

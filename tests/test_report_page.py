@@ -19,17 +19,26 @@ from PIL import Image
 from sklearn.metrics import roc_auc_score
 from typer.testing import CliRunner, Result
 
+from selc.cli import app as cli
 from selc.cli.report import figures as figures_command
 from selc.cli.report import report as report_command
 from selc.errors import ConfigError, InputError, SelcError
+from selc.files import read_tensors, write_json, write_tensors
+from selc.methods import METHODS, Method
+from selc.noise import NOISES, Noise
+from selc.noise.base import measured
+from selc.report.cells import cells_at, written
 from selc.report.figures import noise_by_class, plates, save_all, shares, suggestions
-from selc.report.gallery import SIDE, gallery, thumbnail
-from selc.report.page import LARGEST, write_report
+from selc.report.gallery import SIDE, Gallery, gallery, thumbnail
+from selc.report.page import LARGEST, Picture, render, write_report
 from selc.report.reading import Snapshot
+from selc.report.review.pictures import cells as review_cells
 from selc.report.style import shortened
 from selc.report.words import auroc, percent, what_happened
 from selc.run import Config, RunFolder, execute, fit
 from selc.run.findings import RELABEL
+from selc.run.job import load
+from selc.run.unchanged import which_changes
 from selc.train import Progress
 from tests.own_data.miniature import encoded, flower_csv, folder, picture, write_csv
 
@@ -248,6 +257,97 @@ def test_a_method_without_a_turning_point_says_what_it_cannot_tell(tmp_path: Pat
     assert "A run with the method selc" in page.text
 
 
+def untouched(run: RunFolder, place: Path, **summary: Any) -> RunFolder:
+    """A copy of a run with a turning point that replaced no label."""
+    shutil.copytree(run.path, place)
+    tensors = read_tensors(place / "targets.safetensors")
+    write_tensors(place / "targets.safetensors", {**tensors, "corrected": run.given})
+    content = {**run.summary, "changed": 0.0, **summary}
+    content.pop("corrections_right", None)
+    write_json(place / "summary.json", content)
+    return RunFolder.open(place)
+
+
+def test_where_no_label_was_replaced_the_page_says_so_and_why(digits: RunFolder, tmp_path: Path) -> None:
+    assert digits.summary["turning_point"]["start"] is not None
+    run = untouched(digits, tmp_path / "run")
+    text = page_of(run, tmp_path).text
+    assert "No label was replaced, because the run was not sure enough of any change." in text
+    assert "at the end no label was replaced, because the run was not sure enough" in text
+    assert "Labels are corrected from epoch" not in text
+    assert "Labels are corrected from epoch" in page_of(digits, tmp_path).text
+
+
+def test_what_is_believed_for_now_is_not_called_changed(page: Page) -> None:
+    assert "believed otherwise" in page.text
+    assert "labels changed" not in page.text
+    alternatives = [image["alt"] for image in page.all("img")]
+    assert any("believed otherwise than labelled" in text for text in alternatives)
+    assert not any("changed" in text for text in alternatives)
+
+
+def test_a_majority_that_may_be_wrong_is_a_warning_in_the_first_box(digits: RunFolder) -> None:
+    shot = Snapshot(digits.path)
+    pictures = {plate.name: Picture(remark="Not drawn.") for plate in plates(shot)}
+
+    def box(dispute: float) -> str:
+        assert shot.turn is not None
+        shot.turn = shot.turn._replace(dispute_half=dispute)
+        return render(shot, Gallery(), pictures).partition("<nav")[0]
+
+    assert "Beware" not in box(0.2)
+    assert "<b>Beware:</b> 45% of the labels are in dispute even where the network is sure." in box(0.45)
+
+
+def test_two_numbers_of_changes_are_told_apart(digits: RunFolder, page: Page) -> None:
+    changed, relabel = int((digits.corrected() != digits.given).sum()), digits.summary["actions"]["relabel"]
+    assert 0 < relabel < changed
+    said = f"has all {changed:,} changes; selc apply takes over only the {relabel:,} to relabel, and leaves the others"
+    assert said in page.text
+    assert said in which_changes(digits.summary, changed, relabel)
+    assert which_changes(digits.summary, 5, 5) == ""
+    assert "takes over none of them" in which_changes(digits.summary, 5, 0)
+
+
+def test_a_method_that_cannot_judge_its_changes_says_to_look_at_them(tmp_path: Path) -> None:
+    run = trained(tmp_path / "elr", "digits", noise=NOISY, method={"name": "elr"}, train={"epochs": 4, "lr": 0.02})
+    assert run.summary["changed"] > 0
+    assert run.summary["actions"]["relabel"] == 0
+    text = page_of(run, tmp_path).text
+    assert "The method has no estimate of how many of its" in text
+    assert "The method has no estimate of how many of its changes are right either" in text
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_run_with_names_that_only_another_program_knew_is_reported(
+    finished: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @NOISES.register("first-ones")
+    def first_ones(labels: torch.Tensor, num_classes: int, rng: torch.Generator, *, rate: float = 0.1) -> Noise:
+        wrong = torch.arange(len(labels)) < rate * len(labels)
+        return measured(labels, torch.where(wrong, (labels + 1) % num_classes, labels), num_classes)
+
+    @METHODS.register("as-ever")
+    class AsEver(Method):
+        """Cross entropy by another name."""
+
+    settings = {"noise": {"name": "first-ones", "rate": 0.2}, "method": {"name": "as-ever"}, "train": {"epochs": 2}}
+    run = trained(tmp_path / "run", "moons", **settings)
+    monkeypatch.delitem(NOISES._entries, "first-ones")
+    monkeypatch.delitem(METHODS._entries, "as-ever")
+    if not finished:
+        (run.path / "summary.json").unlink()
+    assert run.config.noise.options == {"rate": 0.2}
+    assert "as-ever" in page_of(run, tmp_path).text
+    result = CliRunner().invoke(cli, ["resume", str(run.path)])
+    if finished:
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert "finished already" in result.stdout
+    else:
+        assert result.exit_code == 2
+        assert "error: method must be one of" in result.stderr
+
+
 # The gallery
 
 
@@ -308,7 +408,7 @@ def test_cells_of_text_are_shown_in_short_and_as_text_whether_they_are_features_
     settings = {"name": "table", "path": str(data), "drop": ["remark"], "skip_bad": True}
     run = trained(tmp_path / "run", settings, train={"epochs": 3})
     shown = gallery(Snapshot(run.path))
-    assert (shown.texts, shown.columns) == (("remark", "city"), ("length", "length is missing"))
+    assert (shown.texts, shown.columns) == (("remark", "city"), ("length",))
     written = [["", "", "", "a"], *rows]
     for card in shown.cards:
         remark, city = card.texts
@@ -324,6 +424,21 @@ def test_cells_of_text_are_shown_in_short_and_as_text_whether_they_are_features_
     assert "<b>Oslo" not in review
     assert "<img src=x" not in review
     assert r"\u003cb\u003eOslo" in review
+
+
+def test_a_gap_of_a_table_is_a_dash_and_not_the_number_that_fills_it(tmp_path: Path) -> None:
+    rows = [[str(k % 7), "" if k % 3 == 0 else f"{k % 5}.5", "ab"[k % 2]] for k in range(60)]
+    data = write_csv(tmp_path / "gaps.csv", ["whole", "holed", "label"], rows)
+    run = trained(tmp_path / "run", {"name": "table", "path": str(data)}, train={"epochs": 2})
+    bundle = load(run.config)
+    found = cells_at(bundle, range(60))
+    assert found.names == ["whole", "holed"]
+    texts = [[written(number) for number in row] for row in found.numbers.tolist()]
+    assert texts == [[whole, holed or "–"] for whole, holed, _ in rows]
+    assert found.unusual.shape == (60, 2)
+    assert ("holed", "–") in review_cells(bundle, [0])[0]
+    shown = gallery(Snapshot(run.path), 60, bundle=bundle)
+    assert [card.numbers for card in shown.cards] == [tuple(texts[card.row]) for card in shown.cards]
 
 
 def test_moons_are_rows_of_two_numbers(moons: RunFolder, tmp_path: Path) -> None:

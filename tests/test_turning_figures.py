@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from selc.core.turning import Metric, separations
 from selc.errors import InputError
 from selc.report import correction, correction_accuracy, metrics, save, sensitivity
+from selc.report.turning import POINTS, metrics_of
 from selc.run import Config, RunFolder, execute
 
 
@@ -43,6 +45,20 @@ def test_metrics_are_those_of_the_timeline_that_led_to_the_result(run: RunFolder
         torch.testing.assert_close(drawn.float(), expected / expected.max())
         last = run.summary["accuracy"]["test"]["top1"]
         assert float(torch.as_tensor(axes.lines[1].get_ydata())[-1]) == pytest.approx(last)
+
+
+def test_of_a_long_training_some_epochs_are_drawn_and_always_those_at_the_turning_point() -> None:
+    losses = torch.rand(200, 60, generator=torch.Generator().manual_seed(0))
+    epochs, found = metrics_of(losses, [7.4, 199.9])
+    assert len(epochs) <= POINTS + 2
+    assert {0, 7, 199} <= set(epochs)
+    assert epochs == sorted(set(epochs))
+    assert max(b - a for a, b in pairwise(epochs)) <= 5
+    names: tuple[Metric, ...] = ("M1", "M2", "M3")
+    for metric in names:
+        expected = torch.tensor(separations(losses[epochs[:3]], metric))
+        torch.testing.assert_close(found[metric][:3], expected)
+    assert metrics_of(losses[:20], most=None)[0] == list(range(20))
 
 
 def test_correction_and_accuracy_have_a_line_for_each_run(run: RunFolder, tmp_path: Path) -> None:

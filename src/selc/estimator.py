@@ -252,5 +252,5 @@ class _Printed(Progress):
     """A line per epoch."""
 
     def end_epoch(self, entry: dict[str, Any]) -> None:
-        changed = f"  labels changed {entry['changed']:.1%}" if "changed" in entry else ""
+        changed = f"  believed otherwise {entry['changed']:.1%}" if "changed" in entry else ""
         print(f"stage {entry['stage']}  epoch {entry['epoch'] + 1}  loss {entry['loss']:.4f}{changed}")

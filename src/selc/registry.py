@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, TypeVar, get_type_hints
 
@@ -11,6 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 from selc.errors import ConfigError, unknown
 
 T = TypeVar("T", bound=Callable[..., Any])
+IMPORT = "import:"  # spelled out, because importing a module runs its code: no name of ours does that by accident
+_NAME = re.compile(r"\w[\w+-]*")
 
 
 class Registry(Generic[T]):
@@ -19,15 +22,30 @@ class Registry(Generic[T]):
     def __init__(self, what: str) -> None:
         self.what = what
         self._entries: dict[str, T] = {}
+        self._find: Callable[[str], T] | None = None
 
     def register(self, name: str) -> Callable[[T], T]:
+        """A decorator that makes an entry known by ``name``, which nothing else is known by."""
+        if not is_name(name):
+            raise ConfigError(f"the name of a {self.what} must be letters, digits, -, + and _; got {name!r}.")
+
         def add(entry: T) -> T:
+            if name in self._entries and not _same(self._entries[name], entry):
+                raise ConfigError(
+                    f"the name of a new {self.what} must be free; got {name!r}, which is known already. Take another."
+                )
             self._entries[name] = entry
             return entry
 
         return add
 
+    def imports(self, find: Callable[[str], T]) -> None:
+        """Let ``import:package.module:attribute`` name an entry of the user's own, which ``find`` looks up."""
+        self._find = find
+
     def __getitem__(self, name: str) -> T:
+        if self._find is not None and is_import(name):
+            return self._find(name)
         if name not in self._entries:
             raise unknown(self.what, name, self._entries)
         return self._entries[name]
@@ -39,7 +57,8 @@ class Registry(Generic[T]):
         return len(self._entries)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._entries
+        own = self._find is not None and isinstance(name, str) and is_import(name)
+        return own or name in self._entries
 
     def describe(self, name: str) -> str:
         """The first line of the documentation."""
@@ -53,17 +72,40 @@ class Registry(Generic[T]):
         """``options`` converted to the declared types, or an error that says which one is wrong."""
         entry = self[name]
         known = keyword_options(entry)
-        hints = get_type_hints(entry.__init__ if inspect.isclass(entry) else entry)
+        hints = _hints(entry)
         result = {}
         for key, value in options.items():
             if key not in known:
                 raise unknown(f"an option of {self.what} {name!r}", key, known)
             try:
-                result[key] = TypeAdapter(hints[key]).validate_python(value)
+                result[key] = TypeAdapter(hints.get(key, Any)).validate_python(value)
             except ValidationError as error:
                 reason = error.errors()[0]["msg"]
                 raise ConfigError(f"{key} of {self.what} {name!r} is not valid; got {value!r}. {reason}.") from None
         return result
+
+
+def is_name(name: str) -> bool:
+    """Whether something could be registered as ``name``: a plain word, which stands for no code."""
+    return _NAME.fullmatch(name) is not None
+
+
+def is_import(name: str) -> bool:
+    return name.startswith(IMPORT)
+
+
+def _same(known: object, new: object) -> bool:
+    """Whether a module was merely read again, as notebooks do: the same name in the same place."""
+    places = [(getattr(entry, "__module__", None), getattr(entry, "__qualname__", None)) for entry in (known, new)]
+    return places[0] == places[1] and None not in places[0]
+
+
+def _hints(entry: Callable[..., Any]) -> dict[str, Any]:
+    """The declared types of the options; those of the user's own code need not be there, or be known here."""
+    try:
+        return get_type_hints(entry.__init__ if inspect.isclass(entry) else entry)
+    except (NameError, TypeError):
+        return {}
 
 
 def keyword_options(entry: Callable[..., Any]) -> dict[str, inspect.Parameter]:

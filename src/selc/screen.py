@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +20,7 @@ from selc.data import Bundle
 from selc.data.progress import reporting
 from selc.run import Config, RunFolder
 from selc.run.estimates import warnings_of
+from selc.run.unchanged import which_changes, why_unchanged
 from selc.train import Progress
 from selc.types import accuracies
 
@@ -28,7 +29,7 @@ QUIET_SECONDS = 5.0  # without a terminal, lines come at most this often
 
 
 class Screen(Progress):
-    """A live line in a terminal: epoch, samples per second, time left, loss, share of labels changed.
+    """A live line in a terminal: epoch, samples per second, time left, loss, share of labels believed otherwise.
 
     Without a terminal (a pipe, a log file) it prints a line now and then instead.
     """
@@ -124,7 +125,7 @@ def describe(entry: dict[str, Any]) -> str:
     """An epoch in a few words."""
     words = [f"loss {entry['loss']:.3f}"]
     if "changed" in entry:
-        words.append(f"labels changed {entry['changed']:.1%}")
+        words.append(f"believed otherwise {entry['changed']:.1%}")
     words += [f"{name} {value['top1']:.1%}" for name, value in accuracies(entry).items()]
     return ", ".join(words)
 
@@ -149,10 +150,15 @@ def show_data(bundle: Bundle) -> None:
     )
 
 
-def show_config(config: Config, folder: Path) -> None:
-    """What will be done, before it is."""
-    plan = config.train
-    noise, data = config.noise.name, config.data.options.get("path", config.data.name)
+def show_notes(notes: Sequence[str]) -> None:
+    """What was noticed about the data."""
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+
+
+def show_config(config: Config, folder: Path, data: str) -> None:
+    """What will be done, before it is; ``data`` are called as the user typed them."""
+    plan, noise = config.train, config.noise.name
     if "rate" in config.noise.options:
         noise += f" {config.noise.options['rate']:.0%}"
     print(
@@ -172,7 +178,8 @@ def show_summary(run: RunFolder) -> None:
     for name, accuracy in summary["accuracy"].items():
         values = ", ".join(f"{k.replace('top', 'top-')} {v:.2%}" for k, v in accuracy.items())
         lines[f"{name} accuracy"] = f"{values}, {chosen}"
-    lines["labels changed"] = f"{summary['changed']:.2%}"
+    why = why_unchanged(summary)
+    lines["labels changed"] = f"{summary['changed']:.2%}" + (f", because {why}" if why else "")
     if "right_after" in summary:
         lines["labels right"] = f"{summary['right_before']:.2%} before, {summary['right_after']:.2%} after"
     if "noise_rate" in summary:
@@ -186,6 +193,9 @@ def show_summary(run: RunFolder) -> None:
     if "actions" in summary:
         actions = summary["actions"]
         lines["what to do"] = f"relabel {actions['relabel']:,}, review {actions['review']:,}, keep {actions['keep']:,}"
+        changed = round(summary["changed"] * sum(actions.values()))
+        if differ := which_changes(summary, changed, actions["relabel"]):
+            lines["which changes"] = differ
     lines["training time"] = f"{summary['seconds_training']:.1f} s"
     lines["corrected labels"] = str(run.path / "corrected_labels.csv")
     lines["findings"] = str(run.path / "label_issues.csv")

@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from selc.bench import table as tables
 from selc.cli import app
+from selc.cli.bench import _cells
 from tests.bench.test_render import miniature_table
 
 
@@ -56,6 +57,12 @@ def test_a_table_is_run_once_and_rendered(tmp_path: Path) -> None:
         (["mini", "--seeds", "one"], "--seeds must be whole numbers with commas"),
         (["mini", "--gpus", "0", "--workers", "2"], "must not come together"),
         (["mini", "--seeds", "7"], "--seeds must name seeds of the table (0, 1); got 7"),
+        (["mini", "table1", "--methods", "ELR"], "--methods must name rows of the table (CE, SELC); got 'ELR'"),
+        (["all", "--columns", "animals"], "--columns must name columns of the table (ours 20%); got 'animals'"),
+        (["mini", "table1", "--seeds", "7"], "--seeds must name seeds of the table (0, 1); got 7"),
+        (["render", "--methods", "CE"], "--methods is for trainings, and `render` writes every result"),
+        (["render", "mini", "--seeds", "0"], "--seeds is for trainings"),
+        (["render", "--dry-run"], "--dry-run is for trainings"),
         (["render", "--results", "none.jsonl"], "must be a file that `selc bench` has written; got none.jsonl"),
     ],
 )
@@ -64,6 +71,19 @@ def test_a_mistake_gets_a_sentence(arguments: list[str], sentence: str) -> None:
     assert result.exit_code == 2
     assert sentence in result.output
     assert "Traceback" not in result.output
+
+
+def test_of_several_tables_one_may_lack_a_row_and_still_gives_those_that_it_has() -> None:
+    whole, part = miniature_table(), miniature_table()
+    part.scales["cpu"].blocks[0]["rows"] = ["CE"]
+    found = _cells([[whole], [part]], "cpu", "text", "CE,SELC", None, "0")
+    assert [[cell.row for cell in cells] for cells in found] == [["CE", "SELC"], ["CE"]]
+
+
+def test_the_help_says_one_default_of_the_workers() -> None:
+    text = " ".join(bench("--help").output.split())
+    assert "(default: the cores)" in text
+    assert "[default: 0]" not in text
 
 
 def test_without_results_the_published_numbers_are_rendered(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,7 +38,10 @@ def bench(
         str | None, typer.Option(metavar="LIST", help="Only columns whose name contains one of these.")
     ] = None,
     seeds: Annotated[str | None, typer.Option(metavar="LIST", help="Only these seeds, such as 0,1.")] = None,
-    workers: Annotated[int, typer.Option(help="Trainings at a time, one thread each. (default: the cores)", min=0)] = 0,
+    workers: Annotated[
+        int,
+        typer.Option(help="Trainings at a time, one thread each. (default: the cores)", min=0, show_default=False),
+    ] = 0,
     gpus: Annotated[
         str | None, typer.Option(metavar="LIST", help="Train on these GPUs, one at a time on each.")
     ] = None,
@@ -64,6 +68,10 @@ def bench(
         out = out or results.parent
         tables = _tables([name for name in what if name != RENDER], scale)
         if RENDER in what:
+            choices: dict[str, object] = {"--methods": methods, "--columns": columns, "--seeds": seeds, "--gpus": gpus}
+            choices |= {"--data": data, "--keep": keep, "--workers": workers or None}
+            choices |= {"--dry-run": dry_run or None, "--again": again or None}
+            _refuse_with_render(choices)
             for path in write_pages(tables, scale, results, out, variant):
                 print(path)
             return
@@ -76,9 +84,9 @@ def bench(
         if data is not None:
             os.environ["SELC_DATA"] = data
         plain, drawn = [t for t in tables if t.kind != "figure"], [t for t in tables if t.kind == "figure"]
+        of_plain, of_drawn = _cells([plain, drawn], scale, variant, methods, columns, seeds)
         failed = 0
-        for group, kept in ((plain, keep is not None), (drawn, True)):
-            cells = [cell for table in group for cell in _cells(table, scale, variant, methods, columns, seeds, what)]
+        for group, cells, kept in ((plain, of_plain, keep is not None), (drawn, of_drawn, True)):
             if group:
                 places = Places(results, keep or RUNS, kept)
                 failed += _fill(cells, machine, places, dry_run, again)
@@ -104,25 +112,22 @@ def _tables(names: list[str], scale: str) -> list[Table]:
 
 
 def _cells(
-    table: Table,
-    scale: str,
-    variant: str,
-    methods: str | None,
-    columns: str | None,
-    seeds: str | None,
-    what: list[str],
-) -> list[Cell]:
-    """The cells that were asked for; of several tables, one may lack a row that another has."""
+    groups: list[list[Table]], scale: str, variant: str, methods: str | None, columns: str | None, seeds: str | None
+) -> list[list[Cell]]:
+    """The cells of each group of tables that were asked for; a table may lack a row that another one has."""
     from selc.bench.runner import chosen
 
-    cells = table.cells(scale, variant)
+    cells = [[cell for table in group for cell in table.cells(scale, variant)] for group in groups]
     wanted = _numbers(seeds, "--seeds") if seeds is not None else None
-    try:
-        return chosen(cells, _parts(methods), _parts(columns), wanted)
-    except ConfigError:
-        if len(what) == 1 and "all" not in what:
-            raise
-        return []
+    asked = {id(cell) for cell in chosen([*chain(*cells)], _parts(methods), _parts(columns), wanted)}
+    return [[cell for cell in group if id(cell) in asked] for group in cells]
+
+
+def _refuse_with_render(options: dict[str, object]) -> None:
+    """What chooses trainings has no say in what is rendered: every result that is there."""
+    for option, value in options.items():
+        if value is not None:
+            raise ConfigError(f"{option} is for trainings, and `render` writes every result that is there; got both.")
 
 
 def _fill(cells: list[Cell], machine: Machine, places: Places, dry_run: bool, again: bool) -> int:

@@ -77,6 +77,23 @@ def data_of(data: str, settings: dict[str, Any], options: dict[str, Any]) -> dic
     raise unknown("data", data, DATASETS)
 
 
+def data_of_file(settings: dict[str, Any], options: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """The data that a configuration file names, with the options that were given on top; and what they are called."""
+    from selc.data.own import existing
+
+    given = settings.get("data")
+    section = {"name": given} if isinstance(given, str) else given
+    if not isinstance(section, dict) or not isinstance(section.get("name"), str):
+        raise ConfigError(
+            "DATA must be given: a folder, a table, an .npz file or a dataset by name; got none, and no --config whose "
+            "[data] has a name. Try: selc train digits."
+        )
+    merged = data_of(section["name"], {**settings, "data": section}, options)
+    places = {key: merged[key] for key in ("path", "test", "val") if isinstance(merged.get(key), str) and merged[key]}
+    absolute = {key: str(existing(place, key)) for key, place in places.items() if "path" in places}
+    return {**merged, **absolute}, str(places.get("path", section["name"]))
+
+
 def choose(settings: dict[str, Any], section: str, name: str | None) -> None:
     """Another name drops the options that the file gave to the old one."""
     if name is not None and settings.get(section, {}).get("name") != name:

@@ -22,7 +22,7 @@ def predict(
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Go on without images that cannot be read.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     trust: Annotated[
-        bool, typer.Option("--trust", help="Import the network of one's own that the run folder names.")
+        bool, typer.Option("--trust", help="Import the code of one's own that the run folder names.")
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file that is there.")] = False,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from selc.cli.common import assign, choose, data_of, from_file, resumable, speaking
+from selc.cli.common import assign, choose, data_of, data_of_file, from_file, resumable, speaking
 from selc.cli.parallel import restarted, together
 from selc.errors import ConfigError
 
@@ -32,8 +32,13 @@ def demo(
 
 def train(
     data: Annotated[
-        str, typer.Argument(help="Your folder, table or .npz file, or a dataset by name: see `selc list datasets`.")
-    ],
+        str | None,
+        typer.Argument(
+            help="Your folder, table or .npz file, or a dataset by name: see `selc list datasets`. (default: the data "
+            "of --config)",
+            show_default=False,
+        ),
+    ] = None,
     root: Annotated[
         str | None, typer.Option("--data", metavar="FOLDER", help="Where datasets by name lie. (default: $SELC_DATA)")
     ] = None,
@@ -53,8 +58,13 @@ def train(
         typer.Option(metavar="DECISIONS", help="A decisions.json whose verdicts are held fixed in the training."),
     ] = None,
     soft: Annotated[bool, typer.Option("--soft", help="With --labels: on its soft targets.")] = False,
-    method: Annotated[str | None, typer.Option(help="See `selc list methods`. (default: selc)")] = None,
-    net: Annotated[str | None, typer.Option(help="See `selc list nets`. (default: what suits the data)")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="See `selc list methods`, or import:package.module:class. (default: selc)")
+    ] = None,
+    net: Annotated[
+        str | None,
+        typer.Option(help="See `selc list nets`, or import:package.module:attribute. (default: what suits the data)"),
+    ] = None,
     noise: Annotated[str | None, typer.Option(help="See `selc list noise`. (default: none)")] = None,
     rate: Annotated[float | None, typer.Option(help="Share of the labels that the noise touches.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Default: what suits the data.")] = None,
@@ -77,7 +87,11 @@ def train(
     with together():
         settings = from_file(config)
         own = {"root": root, "test": test, "val": val, "label_column": label_column, "id_column": id_column}
-        settings["data"] = data_of(data, settings, {**own, "skip_bad": skip_bad})
+        options = {**own, "skip_bad": skip_bad}
+        if data is None:
+            settings["data"], data = data_of_file(settings, options)
+        else:
+            settings["data"] = data_of(data, settings, options)
         if labels is not None:
             settings["labels"] = {"path": labels, "kind": "soft" if soft else "hard"}
         if verified is not None:
@@ -107,30 +121,38 @@ def train(
             assign(settings, assignment)
 
         from selc.core.world import current
+        from selc.data.own import check_outside
         from selc.run import Config, execute
         from selc.run.job import begun, load
         from selc.run.job import resume as resume_run
-        from selc.screen import reading, show_config, show_data
+        from selc.screen import reading, show_config, show_data, show_notes
 
         world = current()
         resolved = Config.resolve(settings)  # says what is wrong before the data are read
         with reading() if world.leads else nullcontext():
             bundle = load(resolved)
         resolved = Config.resolve(settings, bundle.recipe)
-        name = f"{_short_name(data)}-{resolved.method.name}"
+        name = f"{_short_name(data)}-{resolved.method.name.rpartition(':')[2]}"
         # One process decides: the folder that it makes would be in the way of the others.
         folder = Path(world.broadcast(str(out or _free_folder(name))))
         before = out or _last_folder(name)
         goes_on = world.broadcast(restarted() and before is not None and begun(before, resolved))
         if goes_on:
             folder = Path(world.broadcast(str(before)))
+        else:
+            check_outside(folder, resolved.data.name, resolved.data.options)
         if world.leads:
             show_data(bundle)
-            show_config(resolved, folder)
+            show_config(resolved, folder, data)
         if dry_run:
+            if world.leads:
+                show_notes(bundle.notes)  # a run shows them as it begins
             return
         with resumable(folder), _screen() as screen:
-            run = resume_run(folder, screen, bundle) if goes_on else execute(resolved, folder, screen, bundle)
+            if goes_on:  # with the very settings of this call, so what they import is the user's own wish
+                run = resume_run(folder, screen, bundle, trust=True)
+            else:
+                run = execute(resolved, folder, screen, bundle)
         if world.leads:
             _show(run)
 
@@ -138,7 +160,7 @@ def train(
 def resume(
     run: Annotated[Path, typer.Argument(help="Folder of a run that was interrupted.")],
     trust: Annotated[
-        bool, typer.Option("--trust", help="Import the network of one's own that the run folder names.")
+        bool, typer.Option("--trust", help="Import the code of one's own that the run folder names.")
     ] = False,
 ) -> None:
     """Go on with a run that was interrupted; the result is the same as without the interruption."""
@@ -148,7 +170,9 @@ def resume(
         from selc.run import resume as resume_run
 
         if RunFolder.open(run).finished:
-            print(f"{run} is finished already; nothing to do.")
+            if current().leads:
+                print(f"{run} is finished already; nothing to do.")
+            return
         with resumable(run), _screen() as screen:
             folder = resume_run(run, screen, trust=trust)
         if current().leads:

@@ -209,7 +209,7 @@ def recognise(seen: list[Window], now: int, epochs: float) -> Turn | None:
     fallen = together and lost > max(PLATEAU, chance)
     memorised = now - top.clock > back and lost > max(DROP, chance)
     # Stepping back farther than that would cost too much; and a network that learnt so long is not sent to its youth.
-    start = top.clock if now - top.clock <= back + 1 else now - back
+    start = top.clock if now - top.clock <= back + 1 else max(top.clock, min(now - back, epochs - 1))
     if not (fallen or memorised) and late and now < epochs:  # in three epochs or fewer none is left
         start = float(now)
     best, after = (seen[min(epoch, len(seen) - 1)] for epoch in (int(start), int(start) + 1))

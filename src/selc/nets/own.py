@@ -19,13 +19,14 @@ import torch
 from torch import Tensor, nn
 
 from selc.errors import ConfigError, unknown
+from selc.registry import IMPORT as PREFIX
+from selc.registry import is_import
 
-PREFIX = "import:"
 SUPPLIED = ("num_classes", "shape")  # by the program, not by the user
 
 
 def is_path(name: str) -> bool:
-    return name.startswith(PREFIX)
+    return is_import(name)
 
 
 def describe(name: str) -> str:
@@ -56,19 +57,25 @@ def make(name: str, num_classes: int, shape: tuple[int, ...], **options: Any) ->
     return net
 
 
-def find(name: str) -> nn.Module | Callable[..., Any]:
-    """The class, function or module that ``name`` points at."""
+def imported(name: str, what: str, example: str) -> Any:
+    """Whatever ``name`` points at. To find it its module is imported, which runs the code in it."""
     module_name, colon, attribute = name.removeprefix(PREFIX).partition(":")
     parts = [*module_name.split("."), *attribute.split(".")]
     if not colon or not all(part.isidentifier() for part in parts):
-        raise ConfigError(f"net must be import:package.module:attribute, such as import:mynets:Small; got {name!r}.")
-    with _speaking(f"net {name}", "must import"), _from_here():
+        raise ConfigError(f"{what} must be import:package.module:attribute, such as {example}; got {name!r}.")
+    with _speaking(f"{what} {name}", "must import"), _from_here():
         thing: Any = importlib.import_module(module_name)
     for part in attribute.split("."):
         if not hasattr(thing, part):
             known = [key for key in dir(thing) if not key.startswith("_") and callable(getattr(thing, key))]
-            raise unknown(f"net {name}: the attribute", part, known)
+            raise unknown(f"{what} {name}: the attribute", part, known)
         thing = getattr(thing, part)
+    return thing
+
+
+def find(name: str) -> nn.Module | Callable[..., Any]:
+    """The class, function or module that ``name`` points at."""
+    thing = imported(name, "net", "import:mynets:Small")
     if isinstance(thing, nn.Module):
         return thing
     if not callable(thing):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from selc.data import Bundle
+from selc.data.coding import Coding
 from selc.data.features import FeatureInputs
 from selc.report.style import shortened
 
@@ -18,7 +20,7 @@ BATCH = 256
 
 
 class Cells(NamedTuple):
-    """Columns of text, and of numbers [N, D]; ``unusual`` [N, D] is how far a number is from the mean."""
+    """Columns of text, and of numbers [N, D], NaN for a gap; ``unusual`` [N, D] is how far one is from the mean."""
 
     texts: dict[str, list[str]]
     names: list[str]
@@ -35,14 +37,38 @@ def cells_at(bundle: Bundle, rows: Sequence[int]) -> Cells:
     names = [f"x{k + 1}" for k in range(x.shape[1])]
     texts: dict[str, list[str]] = {}
     if isinstance(inputs, FeatureInputs):
-        numbers = numbers * inputs.scale.std + inputs.scale.mean  # in the units of the table
+        scaled = numbers * inputs.scale.std
+        numbers = scaled + inputs.scale.mean  # in the units of the table
+        lost = np.finfo(np.float32).eps * (np.abs(scaled) + np.abs(inputs.scale.mean))
+        numbers[np.abs(numbers) <= lost] = 0.0  # what is left of a zero after the scaling
         names = list(inputs.columns) or names
         if bundle.texts is not None and inputs.coding is not None:
             texts = {name: [excerpt(cell) for cell in column] for name, column in bundle.texts(rows).items()}
             levels = sum(len(c.levels) + bool(c.rare) for c in inputs.coding.categories)
             left = x.shape[1] - levels  # levels of text stand last, and are shown as the text
             names, numbers, x = names[:left], numbers[:, :left], x[:, :left]
+        if inputs.coding is not None:
+            names, numbers, x = _with_gaps(inputs.coding, names, numbers, x)
     return Cells(texts, names, numbers, x.abs())
+
+
+def _with_gaps(
+    coding: Coding, names: list[str], numbers: np.ndarray[Any, np.dtype[np.float64]], x: Tensor
+) -> tuple[list[str], np.ndarray[Any, np.dtype[np.float64]], Tensor]:
+    """What fills a gap was not measured: it is taken out again, and so are the flags, which say no more."""
+    count, flagged = len(coding.numbers), [k for k, column in enumerate(coding.numbers) if column.flag]
+    flags = x[:, count : count + len(flagged)] > 0.5  # they are 0 or 1, and not scaled
+    kept = [k for k in range(len(names)) if not count <= k < count + len(flagged)]
+    numbers, x = numbers.copy(), x.clone()
+    for place, k in enumerate(flagged):
+        numbers[flags[:, place].numpy(), k] = np.nan
+        x[flags[:, place], k] = 1.0  # as unusual as the flag was
+    return [names[k] for k in kept], numbers[:, kept], x[:, kept]
+
+
+def written(number: float) -> str:
+    """A number of a table for a person; a gap is a dash."""
+    return "–" if math.isnan(number) else f"{number:.4g}"
 
 
 def excerpt(text: str) -> str:

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ENDINGS = ("png", "svg", "pdf")
+BELIEVED = "believed otherwise than labelled"  # by the method, for now; at the end fewer labels are replaced
 CLASSES = 30  # with the largest share in doubt; more rows are no longer a figure
 _STYLES = [(VERMILLION, "--"), (GREEN, "-."), (PURPLE, ":"), (ORANGE, "-")]
 
@@ -116,19 +117,19 @@ class _any_letters(warnings.catch_warnings):  # noqa: N801  (it reads like a fun
 
 
 def training(run: RunFolder) -> Figure:
-    """Accuracy, and the shares of labels that are contradicted and changed, over the epochs that led to the result."""
+    """Accuracy, and the shares of labels that are contradicted and disbelieved, over the epochs of the result."""
     shot = _with_epochs(Snapshot.of(run))
     line = shot.timeline
     curves: dict[str, dict[int, float]] = {}
     for place, entry in enumerate(line):
-        for key, label in (("disagree", "predicted otherwise than labelled"), ("changed", "labels changed")):
+        for key, label in (("disagree", "predicted otherwise than labelled"), ("changed", BELIEVED)):
             if key in entry:
                 curves.setdefault(label, {})[place] = entry[key]
         for name, value in accuracies(entry).items():
             curves.setdefault(f"accuracy on {shortened(name, 20)}", {})[place] = value["top1"]
     figure, [[axes]] = panels(1, 1, 2.5)
     styles = [(BLACK, ":"), (BLUE, "-"), *_STYLES * len(curves)]
-    fixed = {"predicted otherwise than labelled": styles[0], "labels changed": styles[1]}
+    fixed = {"predicted otherwise than labelled": styles[0], BELIEVED: styles[1]}
     others = iter(styles[2:])
     for label, values in curves.items():
         colour, style = fixed.get(label) or next(others)

@@ -13,6 +13,7 @@ from selc.data import Bundle, ImageInputs
 from selc.data.arrays import ArrayInputs
 from selc.errors import InputError, SelcError
 from selc.report.cells import cells_at
+from selc.report.cells import written as written_number
 from selc.report.reading import Snapshot
 from selc.report.style import shortened
 from selc.run.config import ARRAYS, Choice
@@ -140,7 +141,7 @@ def _illustrated(plain: Gallery, run: Snapshot, bundle: Bundle, rows: Tensor) ->
     cards = list(plain.cards)
     for k, row in enumerate(there):
         written = tuple(column[k] for column in texts.values())
-        numbers = tuple(f"{number:.4g}" for number in found.numbers[k, :left].tolist())
+        numbers = tuple(map(written_number, found.numbers[k, :left].tolist()))
         cards[row] = replace(cards[row], texts=written, numbers=numbers)
     short = [tuple(shortened(name, 40) for name in names) for names in (texts, found.names[:left])]
     more = max(0, len(found.texts) + len(found.names) - COLUMNS)

@@ -14,11 +14,11 @@ import torch
 from selc.data import Bundle
 from selc.errors import InputError, RunFolderError
 from selc.files import read_json, write_text
-from selc.report.figures import as_svg, plates, shares, worst_classes
+from selc.report.figures import BELIEVED, as_svg, plates, shares, worst_classes
 from selc.report.gallery import SHOWN, Gallery, gallery
 from selc.report.reading import Snapshot
 from selc.report.style import shortened
-from selc.report.words import helpful, percent, trust, truth, turning_point, what_happened
+from selc.report.words import doubts, helpful, percent, trust, truth, turning_point, what_happened
 from selc.run import RunFolder
 from selc.run.findings import RELABEL, REVIEW, Findings
 from selc.types import accuracies
@@ -94,6 +94,7 @@ def render(run: Snapshot, shown: Gallery, pictures: dict[str, Picture]) -> str:
             finished=run.finished,
             as_of=run.as_of,
             sentences=what_happened(run),
+            doubts=doubts(run),
             turning=turning_point(run),
             pictures=pictures,
             epochs=_epochs(run),
@@ -160,7 +161,7 @@ def _alt_training(run: Snapshot) -> str:
     last = run.timeline[-1]
     parts = [f"accuracy on {name} {percent(value['top1'])}" for name, value in accuracies(last).items()]
     if "changed" in last:
-        parts.append(f"labels changed {percent(last['changed'])}")
+        parts.append(f"{BELIEVED} {percent(last['changed'])}")
     if "disagree" in last:
         parts.append(f"predicted otherwise than labelled {percent(last['disagree'])}")
     return f"Lines over {len(run.timeline)} epochs; at the last one: {', '.join(parts) or 'nothing was measured'}."
@@ -213,7 +214,7 @@ def _epochs(run: Snapshot) -> dict[str, Any]:
         cells += [percent(entry[key]) if key in entry else "–" for key in ("disagree", "changed")]
         cells += [percent(measured[name]["top1"]) if name in measured else "–" for name in sets]
         rows.append((entry["stage"] + 1, entry["epoch"], cells))
-    heads = ["loss", "predicted otherwise", "labels changed", *(f"accuracy on {name}" for name in sets)]
+    heads = ["loss", "predicted otherwise", "believed otherwise", *(f"accuracy on {name}" for name in sets)]
     return {"heads": heads, "rows": rows, "all": len(rows) == len(line), "stages": len({row[0] for row in rows}) > 1}
 
 

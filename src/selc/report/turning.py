@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from selc.core.turning import Metric, separations
+from selc.core.mixture import fit_mixture, normalise, two_means
+from selc.core.turning import Metric
 from selc.errors import InputError
 from selc.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SMALL, VERMILLION, entitle, panels, true_labels
 from selc.run import RunFolder
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _METRICS: dict[Metric, str] = {"M1": "distance of means", "M2": "divergence", "M3": "distance of centroids"}
+POINTS = 50  # epochs of a long training that are fitted for a panel of two inches
 _STYLES = [(BLUE, "-"), (VERMILLION, "--"), (GREEN, "-."), (PURPLE, ":"), (ORANGE, "-"), (BLACK, "--")]
 
 
@@ -38,10 +41,10 @@ def metrics(run: RunFolder) -> Figure:
     accuracy = accuracy_of(run)
     figure, grid = panels(1, 3, 2.3)
     turns = [e["turning_point"]["peak"] for e in run.history() if "turning_point" in e]
+    epochs, found = metrics_of(losses, turns)
     for axes, (metric, what) in zip(grid[0], _METRICS.items(), strict=True):
-        values = torch.tensor(separations(losses, metric))
-        scaled = values / values.max().clamp_min(1e-12)
-        axes.plot(scaled, "-", color=BLUE, label="metric, as a share of its maximum")
+        scaled = found[metric] / found[metric].max().clamp_min(1e-12)
+        axes.plot(epochs, scaled, "-", color=BLUE, label="metric, as a share of its maximum")
         if accuracy is not None:
             axes.plot(accuracy, "--", color=VERMILLION, label="test accuracy")
         for peak in turns:
@@ -53,13 +56,36 @@ def metrics(run: RunFolder) -> Figure:
     return figure
 
 
+def metrics_of(
+    losses: Tensor, turns: Sequence[float] = (), most: int | None = POINTS
+) -> tuple[list[int], dict[Metric, Tensor]]:
+    """The three metrics of recorded losses [E, N] at all epochs, or at ``most`` of them and those at ``turns``.
+
+    M1 and M2 are read off the same two Gaussians, whose fit is what takes time.
+    """
+    last = len(losses) - 1
+    count = len(losses) if most is None else min(most, len(losses))
+    some = torch.linspace(0, last, count).round().long().tolist() + [min(round(turn), last) for turn in turns]
+    epochs = sorted(set(some))
+    found: dict[Metric, list[float]] = {metric: [] for metric in _METRICS}
+    for epoch in epochs:
+        x = normalise(losses[epoch][~torch.isnan(losses[epoch])])
+        (m1, m2), (s1, s2) = (pair := fit_mixture(x)).mean, pair.std
+        low, high = two_means(x)
+        found["M1"].append(m2 - m1)
+        found["M2"].append(math.log(s2 / s1) + (s1**2 + (m1 - m2) ** 2) / (2 * s2**2) - 0.5)
+        found["M3"].append(high - low)
+    return epochs, {metric: torch.tensor(values) for metric, values in found.items()}
+
+
 def metrics_by_run(runs: Mapping[str, RunFolder]) -> Figure:
     """The paper's three metrics over the epochs, a line for each run, such as rates of noise; the peaks are marked."""
     _some(runs)
     figure, grid = panels(1, 3, 2.6)
+    found = {name: metrics_of(run.records().losses, most=None)[1] for name, run in runs.items()}
     for axes, (metric, what) in zip(grid[0], _METRICS.items(), strict=True):
-        for (name, run), (colour, style) in zip(runs.items(), _STYLES * len(runs), strict=False):
-            values = torch.tensor(separations(run.records().losses, metric))
+        for name, (colour, style) in zip(runs, _STYLES * len(runs), strict=False):
+            values = found[name][metric]
             scaled = values / values.max().clamp_min(1e-12)
             axes.plot(scaled, style, color=colour, label=name)
             axes.plot([int(values.argmax())], [1.0], "v", color=colour, markersize=6, clip_on=False)

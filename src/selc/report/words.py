@@ -10,6 +10,7 @@ from selc.report.style import shortened
 from selc.run.config import ARRAYS
 from selc.run.estimates import warnings_of
 from selc.run.findings import Findings
+from selc.run.unchanged import which_changes, why_unchanged
 from selc.types import accuracies
 
 WIDE = 0.15  # between the ends of an interval, from which on it says little
@@ -67,8 +68,8 @@ def _changes(run: Snapshot, changed: int) -> str:
     if run.unlearnt:
         return "So no label was replaced, and nothing is said about how many are wrong."
     if not changed:
-        unsure = run.turn is not None and run.turn.start is not None
-        return f"No label was replaced{', because the run was not sure enough of any change' if unsure else ''}."
+        told = run.turn is not None and run.turn.start is None  # the sentence before this one says why
+        return "No label was replaced." if told else f"No label was replaced, because {why_unchanged(run.summary)}."
     what = f"{changed:,} labels ({percent(changed / len(run.given))}) were replaced in corrected_labels.csv"
     right = run.summary.get("corrections_right")
     if right is None:
@@ -108,7 +109,9 @@ def _to_do(run: Snapshot, found: Findings) -> str:
         parts.append(f"take over the suggested labels of {relabel:,} samples")
     if review:
         parts.append(f"have a look at {review:,}{' more' if relabel else ' samples'}, the worst first")
-    return f"What to do: {_and(parts)} ({listed}); {keep:,} labels can stay as they are."
+    said = f"What to do: {_and(parts)} ({listed}); {keep:,} labels can stay as they are."
+    differ = which_changes(run.summary, int((run.corrected() != run.given).sum()), relabel)
+    return f"{said} {differ[:1].upper() + differ[1:]}".rstrip() if differ else said
 
 
 def _so_far(run: Snapshot) -> list[str]:
@@ -155,12 +158,25 @@ def turning_point(run: Snapshot) -> list[str]:
     ]
     if turn.start is None:
         said.append("Cross entropy went on, and no label was changed.")
+    elif run.finished and not run.summary["changed"]:
+        said.append(
+            f"From epoch {turn.start:.1f} on the network learnt from targets in which its own predictions count too, "
+            f"with a momentum alpha of {turn.alpha:.2f}; but at the end no label was replaced, because "
+            f"{why_unchanged(run.summary)}."
+        )
     else:
         said.append(f"Labels are corrected from epoch {turn.start:.1f} on, with a momentum alpha of {turn.alpha:.2f}.")
     undone = sum(bool(entry.get("undone")) for entry in run.history())
     if undone:
         said.append(f"To get there, {undone} epochs were stepped back over; they are not drawn.")
     return said
+
+
+def doubts(run: Snapshot) -> list[str]:
+    """What must not be overlooked in the result, of a finished run."""
+    if not run.finished or run.turn is None or run.unlearnt:
+        return []
+    return list(warnings_of({"turning_point": run.turn._asdict()}))
 
 
 def trust(run: Snapshot) -> list[str]:
@@ -189,6 +205,12 @@ def trust(run: Snapshot) -> list[str]:
             "There is no estimate of the share of wrong labels, so label_issues.csv calls everything that the method "
             "contradicts an issue, whether the label is wrong or the sample hard."
         )
+        if run.summary["changed"] and not run.summary.get("actions", {}).get("relabel"):
+            said.append(
+                "The method has no estimate of how many of its changes are right either, so none of them is to be "
+                "taken over unseen: corrected_labels.csv holds what it believes. Look at them first (selc review), or "
+                "train with the method selc."
+            )
     right = run.summary.get("corrections_right") if run.finished else None
     if right and right["high"] - right["low"] <= SAYS_NOTHING:
         said.append(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -18,9 +18,8 @@ from selc.errors import ConfigError, unknown
 from selc.files import in_short, read_toml, write_text
 from selc.methods import METHODS
 from selc.nets import NETS
-from selc.nets.own import is_path
 from selc.noise import NOISES
-from selc.registry import Registry
+from selc.registry import Registry, is_import, is_name
 from selc.train import Plan
 
 ARRAYS = "arrays"  # the data of a run that was started from Python with arrays in memory
@@ -63,17 +62,21 @@ class Config(BaseModel):
 
         ``recipe`` is what suits the data where that was read off the data itself.
         """
+        return cls._spelled_out(settings, recipe, _choice)
+
+    @classmethod
+    def _spelled_out(cls, settings: Mapping[str, Any], recipe: Recipe | None, choice: _Chooser) -> Config:
         settings = dict(settings)
         data = settings.pop("data", "digits")
-        chosen = _choice(DATASETS, {"name": data} if isinstance(data, str) else data, "digits")
-        recipe = recipe or RECIPES[chosen["name"]]
+        chosen = choice(DATASETS, {"name": data} if isinstance(data, str) else data, "digits")
+        recipe = recipe or RECIPES.get(chosen["name"]) or Recipe()
         labels = _labels(settings.pop("labels", {}))
         resolved: dict[str, Any] = {
             "data": chosen,
             "labels": labels,
-            "noise": _choice(NOISES, settings.pop("noise", {}), "none"),
-            "method": _choice(METHODS, settings.pop("method", {}), "selc"),
-            "net": _choice(NETS, settings.pop("net", {}), recipe.net),
+            "noise": choice(NOISES, settings.pop("noise", {}), "none"),
+            "method": choice(METHODS, settings.pop("method", {}), "selc"),
+            "net": choice(NETS, settings.pop("net", {}), recipe.net),
             "train": resolve_plan(settings.pop("train", {}), recipe),
         }
         if labels.path and resolved["noise"]["name"] != "none":
@@ -89,7 +92,10 @@ class Config(BaseModel):
 
     @classmethod
     def load(cls, path: Path) -> Config:
-        """Read a configuration file."""
+        """Read the configuration of a run, also of one with names that only the program knew that made it.
+
+        A file is not the user: nothing that it names is imported before somebody asks for it.
+        """
         settings = read_toml(path)
         if settings.get("data") in (
             ARRAYS,
@@ -98,22 +104,17 @@ class Config(BaseModel):
             config = _validated(cls, settings, str(path))
             _check_finite(config.model_dump(), f"a setting in {path}")
             return config
-        net = settings.get("net")
-        if isinstance(net, dict) and isinstance(net.get("name"), str) and is_path(net["name"]):
-            # A file is not the user: nothing that it names is imported before somebody asks for it.
-            _check_finite(net, "a setting")
-            config = cls.resolve({**settings, "net": {}})
-            return config.model_copy(update={"net": _validated(Choice, net, f"[net] of {path}")})
-        return cls.resolve(settings)
+        return cls._spelled_out(settings, None, _as_written)
 
     def check_trusted(self, folder: Path, trust: bool) -> None:
-        """Refuse to build a network whose code somebody else may have chosen; ``trust`` is the word of the user."""
-        if is_path(self.net.name) and not trust:
-            raise ConfigError(
-                f"{folder} is a run of the network {self.net.name}, and to build it that module is imported, which "
-                "runs its code; got no --trust (trust=True). Give it if you know where the folder and the module "
-                "come from."
-            )
+        """Refuse to build what somebody else may have chosen the code of; ``trust`` is the word of the user."""
+        for what, name in (("network", self.net.name), ("method", self.method.name)):
+            if is_import(name) and not trust:
+                raise ConfigError(
+                    f"{folder} is a run of the {what} {name}, and to build it that module is imported, which "
+                    "runs its code; got no --trust (trust=True). Give it if you know where the folder and the module "
+                    "come from."
+                )
 
     def save(self, path: Path) -> None:
         write_text(path, tomli_w.dumps(self.model_dump(mode="json")))
@@ -177,12 +178,29 @@ def _labels(given: Any) -> LabelSource:
         raise ConfigError(f"[labels] is not valid: {error.errors()[0]['msg']}; got {shown(given)}.") from None
 
 
+_Chooser = Callable[[Registry[Any], Any, str], dict[str, Any]]
+
+
 def _choice(registry: Registry[Any], given: Any, default: str) -> dict[str, Any]:
+    """What a section chooses, with every option spelled out."""
+    name, options = _named(registry, given, default)
+    return {"name": name, **registry.checked(name, {**registry.defaults(name), **options})}
+
+
+def _as_written(registry: Registry[Any], given: Any, default: str) -> dict[str, Any]:
+    """The same; code of the user's own, and a name that is not known here, are left as they are."""
+    name, options = _named(registry, given, default)
+    if is_import(name) or (name not in registry and is_name(name)):
+        return {"name": name, **options}
+    return _choice(registry, given, default)
+
+
+def _named(registry: Registry[Any], given: Any, default: str) -> tuple[str, dict[str, Any]]:
     options = _table(given, registry.what)
     name = options.pop("name", default)
     if not isinstance(name, str):
         raise ConfigError(f"the name in [{registry.what}] must be a text; got {shown(name)}.")
-    return {"name": name, **registry.checked(name, {**registry.defaults(name), **options})}
+    return name, options
 
 
 def resolve_plan(given: Any, recipe: Recipe) -> Plan:

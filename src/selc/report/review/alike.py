@@ -12,6 +12,7 @@ from selc.data import Bundle
 from selc.errors import SelcError
 from selc.files import read_tensors
 from selc.nets import create as create_net
+from selc.registry import is_import
 from selc.run.findings import KEEP, Findings
 from selc.run.folder import RunFolder
 
@@ -88,8 +89,13 @@ def _features(run: RunFolder, bundle: Bundle, index: Tensor) -> Tensor:
 
 
 def _body(run: RunFolder, bundle: Bundle) -> torch.nn.Module | None:
-    """The trained network without its head; None if the run's method made another one than the configuration names."""
+    """The trained network without its head; None if the run's method made another one than the configuration names.
+
+    Code of the user's own is not imported for a page: the folder may be from somebody else.
+    """
     config = run.config
+    if is_import(config.net.name):
+        return None
     try:
         net = create_net(config.net.name, len(run.classes), bundle.shape, config.net.options)
         net.load_state_dict(read_tensors(run.path / "model.safetensors"))

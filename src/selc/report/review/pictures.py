@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from selc.data import Bundle, ImageInputs
-from selc.report.cells import cells_at
+from selc.report.cells import cells_at, written
 
 LARGE, SMALL = 224, 72  # pixels a side, at most: of a sample under review, of a look-alike
 LOSSLESS = 48  # up to that side a PNG is small enough, and no pixel is smeared
@@ -56,7 +56,7 @@ def cells(bundle: Bundle, rows: Sequence[int]) -> list[list[tuple[str, str]]]:
         chosen = found.unusual.topk(left, dim=1).indices  # features are scaled: a large one is unusual
     return [
         [(name, column[row]) for name, column in texts.items()]
-        + [(found.names[k], f"{found.numbers[row, k]:.4g}") for k in picked]
+        + [(found.names[k], written(found.numbers[row, k])) for k in picked]
         for row, picked in enumerate(chosen.tolist())
     ]
 

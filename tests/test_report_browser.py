@@ -1,0 +1,83 @@
+"""The report in a real browser, on a screen of 400 pixels: nothing is cut off without a sign, no name falls apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from selc.report.page import write_report
+from selc.run import Config, RunFolder, execute
+from selc.train import Progress
+from tests.own_data.miniature import encoded, picture
+from tests.test_review_browser import browser, watched  # noqa: F401 (a fixture)
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+CLASSES = {"triangle": "red", "hexagon": "blue", "x" * 70: "green"}
+
+
+class Quiet(Progress):
+    def notice(self, text: str) -> None:
+        """Small data make for warnings that are not the matter here."""
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("report")
+    for name, colour in CLASSES.items():
+        (root / "photos" / name).mkdir(parents=True)
+        for number in range(8):
+            (root / "photos" / name / f"{number}.png").write_bytes(encoded(picture(colour, number)))
+    data = {"name": "folder", "path": str(root / "photos"), "cache": "off", "augment": "none"}
+    settings = {"data": data, "net": {"name": "mlp", "hidden": [8]}, "train": {"epochs": 4}}
+    run = execute(Config.resolve(settings), root / "run", Quiet())
+    return write_report(RunFolder.open(run.path))[0]
+
+
+@pytest.mark.parametrize("width", [400, 1100])
+def test_what_is_wider_than_its_box_scrolls_there_and_shows_it(width: int, browser: Browser, report: Path) -> None:  # noqa: F811
+    page = browser.new_context(viewport={"width": width, "height": 800}).new_page()
+    seen = watched(page)
+    page.goto(report.as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true })")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    boxes = page.evaluate(
+        """[...document.querySelectorAll('.scroll')].map(box => ({
+            figure: box.parentElement.classList.contains('plot'),
+            wide: box.scrollWidth > box.clientWidth,
+            scrolls: getComputedStyle(box).overflowX == 'auto',
+            shadows: getComputedStyle(box).backgroundImage.split('linear-gradient').length - 1,
+            hint: !!box.parentElement.querySelector(':scope > .push')?.offsetHeight,
+        }))"""
+    )
+    figures = [box for box in boxes if box["figure"]]
+    tables = [box for box in boxes if not box["figure"]]
+    assert len(figures) > 3
+    assert len(tables) > 3
+    assert all(box["scrolls"] for box in boxes)
+    assert all(box["hint"] == box["wide"] == (width == 400) for box in figures)
+    assert all(box["shadows"] == 4 for box in tables)
+    assert any(box["wide"] for box in tables) or width > 400
+    assert seen == []
+
+
+def test_names_of_rows_stay_in_one_piece_and_the_longest_are_broken(browser: Browser, report: Path) -> None:  # noqa: F811
+    page = browser.new_context(viewport={"width": 400, "height": 800}).new_page()
+    page.goto(report.as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true })")
+    lines = page.evaluate(
+        """[...document.querySelectorAll('th[scope=row] bdi')].map(name => {
+            const range = document.createRange(); range.selectNodeContents(name);
+            return [name.textContent, new Set([...range.getClientRects()].map(line => Math.round(line.top))).size,
+                    name.offsetWidth];
+        })"""
+    )
+    short = [line for line in lines if line[0] in ("triangle", "hexagon")]
+    assert short
+    assert {count for _, count, _ in short} == {1}
+    long = [line for line in lines if line[0].startswith("xxx")]
+    assert long
+    assert all(count > 1 and width <= 16 * 16 for _, count, width in long)
