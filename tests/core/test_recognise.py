@@ -271,7 +271,7 @@ def test_two_classes_contest_each_other_where_the_data_cannot_say_which_is_true(
     assert not bool(contested(predicted, predicted, 4).any())
 
 
-def test_of_few_samples_a_third_may_be_a_half_and_the_pair_is_left_open() -> None:
+def test_of_few_samples_a_third_may_be_a_half_and_both_classes_are_left_alone() -> None:
     """Thirty of a hundred moved: 30 / 70 is less than a half, by two standard errors only where there are more."""
 
     def undecided(times: int) -> Tensor:
@@ -279,8 +279,14 @@ def test_of_few_samples_a_third_may_be_a_half_and_the_pair_is_left_open() -> Non
         given = torch.tensor([1] * 30 + [0] * 70 + [1] * 100 + [2] * 100).repeat(times)
         return contested(predicted, given, 3)
 
-    assert undecided(1).tolist() == [[False, True, False], [True, False, False], [False, False, False]]
+    assert undecided(1).tolist() == [[True, True, True], [True, True, True], [True, True, False]]
     assert not bool(undecided(20).any())
+
+
+def test_a_handful_of_samples_leaves_a_pair_open_and_not_its_classes() -> None:
+    predicted = torch.tensor([0] * 100 + [1] * 6)
+    given = torch.tensor([0] * 100 + [1] * 5 + [0])
+    assert contested(predicted, given, 2).tolist() == [[False, True], [True, False]]
 
 
 def test_a_class_that_is_never_predicted_right_is_unknown_and_its_labels_cannot_be_judged() -> None:

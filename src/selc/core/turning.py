@@ -273,18 +273,18 @@ def contested(predictions: Tensor, given: Tensor, num_classes: int) -> Tensor:
     """Where the data cannot say whether a predicted class (row) or a given one (column) is true, [C, C] booleans.
 
     Of two labels that share the samples of a pattern, the true one is taken to be the more frequent. Where the other is
-    more than half as frequent, that becomes a guess: noise that moves 40 % of a class to another and noise that moves
-    60 % of it look the same. Nothing is said of both classes of such a pair then. Where samples are too few to tell by
-    two standard errors that it is less than half, nothing is said of the pair.
+    more than half as frequent, or samples are too few to tell by two standard errors that it is less, that becomes a
+    guess: noise that moves 40 % of a class to another and noise that moves 60 % of it look the same. Nothing is said of
+    both classes of such a pair then. A handful of samples leaves the pair open, not its classes.
     """
     pairs = predictions.long() * num_classes + given.long()
     counts = torch.bincount(pairs, minlength=num_classes**2).view(num_classes, num_classes)
     own = counts.diagonal()[:, None]
-    rivals = (counts > CONTEST * own).fill_diagonal_(False)
-    classes = rivals.any(dim=0) | rivals.any(dim=1)
     at_most = counts + 2 * (counts + counts**2 / own.clamp_min(1)).sqrt()
-    perhaps = (at_most > CONTEST * own).fill_diagonal_(False)
-    return perhaps | perhaps.T | classes[:, None] | classes
+    rivals = (at_most > CONTEST * own).fill_diagonal_(False)
+    handful, many = rivals & (counts < ENOUGH), rivals & (counts >= ENOUGH)
+    classes = many.any(dim=0) | many.any(dim=1)
+    return handful | handful.T | classes[:, None] | classes
 
 
 def unknown(predictions: Tensor, given: Tensor, num_classes: int) -> Tensor:
