@@ -54,7 +54,7 @@ def turning_point(losses: Tensor, metric: Metric = "M1", clip: float = 0.0) -> i
 
 # The automatic rule. Each constant is a share or a number of updates, so that it scales with the run.
 WORTH = 1 / 3  # least trust at which a label is changed; trust is on the low side, see `trust`
-CONTEST = 0.5  # share, relative to the predicted class, from which on another given class contests it
+CONTEST = 0.35  # share, relative to the predicted class, from which on another given class contests it
 TRIM = 0.01  # of the losses at either end that the mixture does not see: a few huge ones would decide everything
 DROP = 0.1  # fall of the gap below its maximum that confirms the peak
 PLATEAU = 0.05  # below its maximum the gap is as good as at it: the first epoch so near counts as the peak
@@ -270,21 +270,19 @@ def trust(agrees: Tensor, confidences: Tensor) -> Tensor:
 
 
 def contested(predictions: Tensor, given: Tensor, num_classes: int) -> Tensor:
-    """Where the data cannot say whether a predicted class (row) or a given one (column) is true, [C, C] booleans.
+    """Classes of which the data cannot say which labels are the true ones, [C] booleans.
 
     Of two labels that share the samples of a pattern, the true one is taken to be the more frequent. Where the other is
-    more than half as frequent, or samples are too few to tell by two standard errors that it is less, that becomes a
-    guess: noise that moves 40 % of a class to another and noise that moves 60 % of it look the same. Nothing is said of
-    both classes of such a pair then. A handful of samples leaves the pair open, not its classes.
+    more than a third as frequent, that becomes a guess, unless it is less than half as frequent beyond chance: noise
+    that moves 40 % of a class to another and noise that moves 60 % of it look the same. Both classes of such a pair are
+    contested; a handful of samples says nothing of the class that they were given.
     """
     pairs = predictions.long() * num_classes + given.long()
     counts = torch.bincount(pairs, minlength=num_classes**2).view(num_classes, num_classes)
     own = counts.diagonal()[:, None]
-    at_most = counts + 2 * (counts + counts**2 / own.clamp_min(1)).sqrt()
-    rivals = (at_most > CONTEST * own).fill_diagonal_(False)
-    handful, many = rivals & (counts < ENOUGH), rivals & (counts >= ENOUGH)
-    classes = many.any(dim=0) | many.any(dim=1)
-    return handful | handful.T | classes[:, None] | classes
+    at_most = counts + 2 * (counts + counts**2 / own.clamp_min(1)).sqrt()  # two standard errors of the ratio
+    rivals = ((counts > CONTEST * own) & (at_most > own / 2)).fill_diagonal_(False)
+    return rivals.any(dim=1) | (rivals & (counts >= ENOUGH)).any(dim=0)
 
 
 def unknown(predictions: Tensor, given: Tensor, num_classes: int) -> Tensor:

@@ -117,7 +117,8 @@ class SELC(Method):
         predicted, confidences = watched.predictions[epoch], watched.confidences[epoch]
         seen = predicted >= 0  # rows that were held out are not changed
         what = predicted[seen], given[seen], outcome.target.columns
-        undecided = contested(*what)[outcome.believed_labels.cpu(), given] | unknown(*what)[given]
+        classes = contested(*what)
+        undecided = classes[outcome.believed_labels.cpu()] | classes[given] | unknown(*what)[given]
         result = torch.zeros(len(given), dtype=torch.float64)
         result[seen] = trust((predicted == given)[seen], confidences[seen])
         return result.masked_fill(undecided, 0.0)

@@ -36,7 +36,8 @@ def unlearnt(seen: Pass, given: Tensor, num_classes: int, turn: Turn | None) -> 
         return f"{start}, which is no better than chance. {ADVICE}"
     surest = seen.confidences[epoch][there].argsort(descending=True, stable=True)[: max(1, len(label) // 2)]
     disputed = float((predicted != label)[surest].double().mean())
-    undecided = float(contested(predicted, label, num_classes)[predicted, label].double().mean())
+    classes = contested(predicted, label, num_classes)
+    undecided = float((classes[predicted] | classes[label]).double().mean())
     if disputed > 0.5 and undecided > 0.5:
         return f"{start}, and even where it was surest it contradicted {disputed:.0%}. {ADVICE} {OR_ELSE}"
     return None
