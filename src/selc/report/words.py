@@ -153,7 +153,7 @@ def turning_point(run: Snapshot) -> list[str]:
         return ["It has not been found yet, or the method does not look for it."]
     said = [
         f"The losses of the training samples lay farthest apart at epoch {turn.peak:.1f} ({turn.reason}). In epoch "
-        f"{turn.best + 1} {percent(turn.dispute)} of the labels were in dispute, {percent(turn.dispute_half)} among "
+        f"{turn.best + 1}, {percent(turn.dispute)} of the labels were in dispute, {percent(turn.dispute_half)} among "
         f"the more confident half of the predictions and {percent(turn.dispute_fifth)} among the most confident fifth."
     ]
     if turn.start is None:

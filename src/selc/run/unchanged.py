@@ -23,7 +23,7 @@ def which_changes(summary: dict[str, Any], changed: int, relabel: int) -> str:
     """How the ``changed`` labels and the zone `relabel` differ, in a sentence; "" if they do not."""
     if changed == relabel:
         return ""
-    file = "corrected_labels.csv, which --labels RUN trains on,"
+    file = "the file corrected_labels.csv, which --labels RUN trains on,"
     if not relabel and "turning_point" not in summary:
         return (
             f"the method has no estimate of how many of its {changed:,} changes are right, so none is relabelled "
