@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from selc.core.loss import checked_labels
 from selc.core.store import Store, block_rows
 from selc.core.store_choice import FEW
-from selc.core.store_forms import FormName
+from selc.core.store_forms import FormName, one_hot
 from selc.core.turning import WORTH, Turn
 from selc.errors import InputError
 
@@ -66,7 +66,7 @@ class Labels:
         if self._soft is not None:
             return self._soft.read(index)
         label = self.hard.index_select(0, index)
-        return torch.zeros(len(index), self.num_classes, device=label.device).scatter_(1, label.unsqueeze(1), 1.0)
+        return one_hot(label, self.num_classes)
 
     @property
     def are_soft(self) -> bool:

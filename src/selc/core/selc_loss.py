@@ -25,6 +25,7 @@ from selc.core.loss import (
 )
 from selc.core.loss_table import StoreName, alike, as_saved, form_for
 from selc.core.store import Store
+from selc.core.store_forms import one_hot
 from selc.core.turning import Turn, Watcher, flips_within
 from selc.core.world import ALONE, World, current
 from selc.errors import ConfigError, InputError
@@ -144,7 +145,7 @@ class SELCLoss(nn.Module):
         if self.epoch < self.start:
             if writes and self.watcher is not None and self._turn is None:
                 self.watcher.feed(rows, theirs, self.labels[rows].to(theirs.device))
-            target = self._given(labels).to(outputs.device)
+            target = one_hot(labels, self.num_classes).to(outputs.device)
             return self._reduce(soft_cross_entropy(outputs, target), world)
         if writes:
             updated = self.store.ema(rows, theirs.float().softmax(dim=-1).to(index.device), self.alpha)
@@ -165,7 +166,7 @@ class SELCLoss(nn.Module):
     def blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
         """The same piece by piece, as (index, rows): all of it may not fit."""
         for index, rows in self.store.blocks():
-            yield index, handed_out(rows, self._given(self.labels[index])) if self.option == "I" else rows
+            yield index, handed_out(rows, one_hot(self.labels[index], self.num_classes)) if self.option == "I" else rows
 
     @property
     def corrected_labels(self) -> Tensor:
@@ -189,11 +190,6 @@ class SELCLoss(nn.Module):
             self.alpha = suits if self.alpha_given is None else self.alpha_given
             word = f"correction starts with alpha {self.alpha:.2f}"
         log.warning("SELCLoss, epoch %g: %s (peak at %.1f); %s.", epoch, turn.reason, turn.peak, word)
-
-    def _given(self, labels: Tensor) -> Tensor:
-        """The one-hot rows of labels, [B, C]."""
-        rows = torch.zeros(len(labels), self.num_classes, device=labels.device)
-        return rows.scatter_(1, labels.unsqueeze(1), 1.0)
 
     def _read(self, index: Tensor, rows: Tensor, updated: Tensor) -> Tensor:
         """The targets of the rows ``index``: those that are among ``rows`` as ``updated``, others from the table."""

@@ -15,6 +15,11 @@ FormName = Literal["dense", "half", "disk", "top-k"]
 Held = Mapping[str, Tensor]
 
 
+def one_hot(label: Tensor, columns: int) -> Tensor:
+    """The rows [B, C] of labels [B], in 32 bits; torch's own makes them of 64-bit integers first."""
+    return torch.zeros(len(label), columns, device=label.device).scatter_(1, label.unsqueeze(1), 1.0)
+
+
 class Form:
     """A table [rows, columns] of numbers as they are: the form "dense"."""
 
@@ -54,8 +59,7 @@ class Form:
 
     def write_labels(self, held: Held, slot: Tensor, label: Tensor) -> None:
         """Replace the rows at ``slot`` by the one-hot rows of ``label``."""
-        rows = torch.zeros(len(slot), self.columns, device=label.device).scatter_(1, label.unsqueeze(1), 1.0)
-        self.write(held, slot, rows)
+        self.write(held, slot, one_hot(label, self.columns))
 
     def top(self, held: Held, slot: Tensor) -> tuple[Tensor, Tensor]:
         """The largest entry of each row and its column, the first one of several, [B] each."""

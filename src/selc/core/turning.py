@@ -117,6 +117,10 @@ class Turn(NamedTuple):
         """The epoch in which the network knew most and had memorised least: that of the start, else of the peak."""
         return int(self.peak if self.start is None else self.start)
 
+    def judged(self, epochs: int) -> int:
+        """Which of the first ``epochs`` epochs labels are judged by: the one after the best."""
+        return min(self.best + 1, epochs - 1)
+
 
 def gap(losses: Tensor) -> float:
     """M1 in the unit of the losses (nats), on all but the smallest and largest of them.

@@ -107,7 +107,7 @@ def estimated(outcome: Outcome, data: TrainSet) -> tuple[Tensor, Tensor]:
     """
     turn = found(outcome.history)
     assert turn is not None  # by three quarters of the epochs there is one
-    predicted = outcome.predictions[min(turn.best + 1, len(outcome.predictions) - 1)].long()
+    predicted = outcome.predictions[turn.judged(len(outcome.predictions))].long()
     seen = predicted >= 0
     given, guess, C = data.labels.hard.cpu()[seen], predicted[seen], data.num_classes
     wrong = torch.bincount(given[given != guess], minlength=C)

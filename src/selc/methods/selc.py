@@ -113,7 +113,7 @@ class SELC(Method):
 
     def trusted(self, turn: Turn, watched: Outcome, outcome: Outcome, given: Tensor) -> Tensor:
         """How far to trust a change of each label, [N], judged by the epoch after the best, before memorisation."""
-        epoch = min(turn.best + 1, len(watched.losses) - 1)
+        epoch = turn.judged(len(watched.losses))
         predicted, confidences = watched.predictions[epoch], watched.confidences[epoch]
         seen = predicted >= 0  # rows that were held out are not changed
         what = predicted[seen], given[seen], outcome.target.columns

@@ -11,7 +11,7 @@ from torch import nn
 
 from selc.errors import ConfigError
 from selc.nets import own
-from selc.registry import Registry
+from selc.registry import Registry, is_import
 
 Builder = Callable[..., nn.Module]
 
@@ -20,8 +20,6 @@ class NetRegistry(Registry[Builder]):
     """Networks by name; ``import:package.module:attribute`` names one of the user's own."""
 
     def __getitem__(self, name: str) -> Builder:
-        if own.is_path(name):
-            return functools.partial(own.build, name)
         try:
             return super().__getitem__(name)
         except ConfigError as error:
@@ -29,20 +27,18 @@ class NetRegistry(Registry[Builder]):
                 raise
             raise ConfigError(f"{error} A network of your own is import:package.module:attribute.") from None
 
-    def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or (isinstance(name, str) and own.is_path(name))
-
     def describe(self, name: str) -> str:
-        return own.describe(name) if own.is_path(name) else super().describe(name)
+        return own.describe(name) if is_import(name) else super().describe(name)
 
     def defaults(self, name: str) -> dict[str, Any]:
-        return {} if own.is_path(name) else super().defaults(name)
+        return {} if is_import(name) else super().defaults(name)
 
     def checked(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-        return own.checked(name, options) if own.is_path(name) else super().checked(name, options)
+        return own.checked(name, options) if is_import(name) else super().checked(name, options)
 
 
 NETS = NetRegistry("net")
+NETS.imports(lambda name: functools.partial(own.build, name))
 SMALLEST: dict[str, int] = {}  # least height and width in pixels; networks for any shape are not in it
 
 

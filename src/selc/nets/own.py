@@ -20,13 +20,8 @@ from torch import Tensor, nn
 
 from selc.errors import ConfigError, unknown
 from selc.registry import IMPORT as PREFIX
-from selc.registry import is_import
 
 SUPPLIED = ("num_classes", "shape")  # by the program, not by the user
-
-
-def is_path(name: str) -> bool:
-    return is_import(name)
 
 
 def describe(name: str) -> str:

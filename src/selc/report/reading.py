@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from selc.core.store_forms import one_hot
 from selc.core.turning import Turn, noise_rate
 from selc.errors import RunFolderError
 from selc.files import read_json
@@ -127,8 +128,7 @@ def _so_far(seen: Pass, given: Tensor, num_classes: int, turn: Turn | None) -> F
     predicted = torch.where(predicted < 0, given, predicted)
     believed = seen.beliefs[-1].long()
     suggested = torch.where(believed < 0, predicted, believed)
-    target = torch.zeros(len(given), num_classes).scatter_(1, given[:, None], 1.0)
-    quality = label_quality(seen.losses, target, given, turn)
+    quality = label_quality(seen.losses, one_hot(given, num_classes), given, turn)
     confidence = torch.nan_to_num(seen.confidences[-1], nan=1.0)
     action = torch.where(suggested == given, KEEP, REVIEW)
     return Findings(given, predicted, suggested, confidence, quality, action)

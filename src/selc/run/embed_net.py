@@ -14,6 +14,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from selc.errors import ConfigError
 from selc.nets import NETS, create, own
+from selc.registry import is_import
 from selc.run.embed_file import Array
 
 Statistics = tuple[tuple[float, ...], tuple[float, ...]]  # mean and standard deviation of red, green, blue in [0, 1]
@@ -58,7 +59,7 @@ class Backbone:
 
 
 def _pretrained(name: str, options: Mapping[str, Any], shape: tuple[int, ...]) -> nn.Module:
-    if own.is_path(name):
+    if is_import(name):
         return own.make(name, 1000, shape, **own.checked(name, options))
     defaults = NETS.defaults(name)
     if {**defaults, **options}.get("weights", "none") == "none":

@@ -24,7 +24,7 @@ def unlearnt(seen: Pass, given: Tensor, num_classes: int, turn: Turn | None) -> 
     epochs = (seen.predictions >= 0).any(dim=1).nonzero().flatten()
     if not len(epochs):
         return None  # the method shows nothing of it
-    epoch = int(epochs[-1]) if turn is None else min(turn.best + 1, int(epochs[-1]))
+    epoch = int(epochs[-1]) if turn is None else turn.judged(int(epochs[-1]) + 1)
     there = seen.predictions[epoch] >= 0
     predicted, label = seen.predictions[epoch][there].long(), given[there]
     if not bool(there.any()):
