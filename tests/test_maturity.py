@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from selc.core.turning import Turn
 from selc.report.page import write_report
 from selc.run import RunFolder
 from selc.run.findings import KEEP
@@ -58,6 +59,45 @@ def test_a_network_that_is_mostly_wrong_where_it_is_surest_is_no_judge() -> None
     reason = unlearnt(shown(torch.where(right, given, (given + 1) % 10)), given, 10, None)
     assert reason is not None
     assert re.search(r"predicted (19|20|21)% of them, and even where it was surest it contradicted", reason)
+
+
+TURN = Turn(peak=0.5, start=0.5, alpha=0.7, dispute=0.2, dispute_half=0.2, dispute_fifth=0.2, reason="")
+MEMORISED, SAME, OTHER = 0, 1, 2
+
+
+def contradictions(later: int, share: float = 1.0, wrong: int = 400, num_classes: int = 10) -> str | None:
+    """A network that knows all classes of 2,000 samples and contradicts labels that are wrong; what it says of a share
+    of these in the end, when it has memorised the given ones, says the same, or names another class again."""
+    true = random_labels(2000, num_classes, seed=1)
+    given = true.clone()
+    given[:wrong] = (true[:wrong] + 1) % num_classes
+    end = true.clone()
+    changed = slice(0, round(share * wrong))
+    end[changed] = {MEMORISED: given, SAME: true, OTHER: (true + 2) % num_classes}[later][changed]
+    sure = torch.arange(2000).float() / -2000  # those in question are the surest
+    both = torch.stack([true, true, end])
+    seen = Pass(torch.zeros(3, 2000), both, sure.expand(3, -1) + 1, torch.full((3, 2000), -1))
+    return unlearnt(seen, given, num_classes, TURN)
+
+
+def test_a_network_that_changes_its_mind_is_no_judge() -> None:
+    assert contradictions(SAME) is None
+    assert contradictions(MEMORISED) is None  # a contradiction that ended says nothing
+    reason = contradictions(OTHER, share=0.2)
+    assert reason is not None
+    assert "changed its mind about the right one in 20% of the cases" in reason
+    assert contradictions(OTHER, share=0.04) is None
+    assert contradictions(OTHER, share=0.4, wrong=10) is None  # four of ten are a handful
+    assert contradictions(OTHER, share=0.6, wrong=10) is not None
+
+
+def test_changes_of_mind_do_not_count_where_nothing_is_to_be_corrected() -> None:
+    true = random_labels(2000, 10, seed=1)
+    given = torch.where(torch.arange(2000) < 100, (true + 1) % 10, true)
+    both = torch.stack([true, true, torch.where(given != true, (true + 2) % 10, true)])
+    seen = Pass(torch.zeros(3, 2000), both, torch.ones(3, 2000), torch.full((3, 2000), -1))
+    assert unlearnt(seen, given, 10, TURN) is not None
+    assert unlearnt(seen, given, 10, TURN._replace(start=None)) is None
 
 
 @pytest.mark.parametrize("method", ["selc", "ce"])

@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from selc.core.turning import Turn, contested
+from selc.core.turning import ENOUGH, Turn, contested
 from selc.types import Outcome, Pass
 
-ADVICE = "Train longer (epochs) or with a larger learning rate (lr)."
+FICKLE = 0.05  # of lasting contradictions: so many changes of mind are too many, see `_changes_of_mind`
+ADVICE = "Train longer (epochs), with a larger learning rate (lr), or on features of a trained network (selc embed)."
 OR_ELSE = "If that does not help, most labels may be wrong, which nothing in the data can show."
 
 
@@ -20,11 +21,14 @@ def unlearnt(seen: Pass, given: Tensor, num_classes: int, turn: Turn | None) -> 
     is the label as elsewhere, and the mean recall of the classes is 1 / C, within two standard errors. The second is
     that even the more confident half of the predictions contradicts most labels, while no label prevails among the
     samples of a pattern: wrong labels that are in the majority, and a network that is not there yet, look the same.
+    The third is that its contradictions do not last: a label that is contradicted by one class and later by another
+    was contradicted wrongly at least once. Memorisation cannot be taken for that, as it ends a contradiction.
     """
     epochs = (seen.predictions >= 0).any(dim=1).nonzero().flatten()
     if not len(epochs):
         return None  # the method shows nothing of it
-    epoch = int(epochs[-1]) if turn is None else turn.judged(int(epochs[-1]) + 1)
+    last = int(epochs[-1])
+    epoch = last if turn is None else turn.judged(last + 1)
     there = seen.predictions[epoch] >= 0
     predicted, label = seen.predictions[epoch][there].long(), given[there]
     if not bool(there.any()):
@@ -40,6 +44,14 @@ def unlearnt(seen: Pass, given: Tensor, num_classes: int, turn: Turn | None) -> 
     undecided = float((classes[predicted] | classes[label]).double().mean())
     if disputed > 0.5 and undecided > 0.5:
         return f"{start}, and even where it was surest it contradicted {disputed:.0%}. {ADVICE} {OR_ELSE}"
+    if turn is not None and turn.start is None:
+        return None  # it judged that nothing is to be corrected, and then took in the labels
+    changed, lasting = _changes_of_mind(seen, given, epoch, last)
+    if changed >= max(ENOUGH, FICKLE * lasting):
+        return (
+            f"{start}, and where it was surer and contradicted a label to the end, it changed its mind about the right "
+            f"one in {changed / lasting:.0%} of the cases. {ADVICE}"
+        )
     return None
 
 
@@ -51,6 +63,16 @@ def judging(outcome: Outcome, given: Tensor, num_classes: int) -> tuple[Outcome,
     if reason is not None:
         outcome.given, outcome.trust = given, torch.zeros(len(given), dtype=torch.float64)
     return outcome, reason
+
+
+def _changes_of_mind(seen: Pass, given: Tensor, epoch: int, last: int) -> tuple[int, int]:
+    """Of the surer half of an epoch: contradictions by another class in the last one, and all that lasted."""
+    then, now = seen.predictions[epoch], seen.predictions[last]
+    surer = torch.where(then >= 0, seen.confidences[epoch], -1.0).argsort(descending=True, stable=True)
+    surer = surer[: int((then >= 0).sum()) // 2]
+    then, now, label = then[surer], now[surer], given[surer]
+    lasting = (then != label) & (now != label) & (now >= 0)
+    return int((lasting & (then != now)).sum()), int(lasting.sum())
 
 
 def _mean_recall(predicted: Tensor, label: Tensor, num_classes: int) -> tuple[float, float]:
