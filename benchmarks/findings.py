@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from selc.core.turning import noise_rate
+from selc.core.judgement import noise_rate
 from selc.files import write_text
 from selc.methods import CE, SELC, create
 from selc.methods.watch import found

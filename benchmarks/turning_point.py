@@ -20,7 +20,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from selc.core.turning import noise_rate, turning_point
+from selc.core.judgement import noise_rate
+from selc.core.separation import turning_point
 from selc.methods import CE, SELC
 from selc.methods.watch import found
 from suite import LABELLINGS, TABLES, arguments_for, load, plan_for, run_all, train

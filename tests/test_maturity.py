@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from selc.core.store import Store
 from selc.core.turning import Turn
 from selc.report.page import write_report
 from selc.run import RunFolder
-from selc.run.findings import KEEP
-from selc.run.maturity import unlearnt
-from selc.types import Pass
+from selc.run.findings import KEEP, RELABEL, REVIEW
+from selc.run.issues import issues_of
+from selc.run.maturity import fickle, unlearnt
+from selc.types import Outcome, Pass
 from tests.helpers import random_labels, rng
 from tests.test_cli import call
 
@@ -77,7 +79,7 @@ def contradictions(later: int, share: float = 1.0, wrong: int = 400, num_classes
     sure = torch.arange(2000).float() / -2000  # those in question are the surest
     both = torch.stack([true, true, end])
     seen = Pass(torch.zeros(3, 2000), both, sure.expand(3, -1) + 1, torch.full((3, 2000), -1))
-    return unlearnt(seen, given, num_classes, TURN)
+    return fickle(seen, given, TURN)
 
 
 def test_a_network_that_changes_its_mind_is_no_judge() -> None:
@@ -85,10 +87,33 @@ def test_a_network_that_changes_its_mind_is_no_judge() -> None:
     assert contradictions(MEMORISED) is None  # a contradiction that ended says nothing
     reason = contradictions(OTHER, share=0.2)
     assert reason is not None
-    assert "changed its mind about the right one in 20% of the cases" in reason
+    assert "in 20% of the cases in which it was surer" in reason
     assert contradictions(OTHER, share=0.04) is None
     assert contradictions(OTHER, share=0.4, wrong=10) is None  # four of ten are a handful
     assert contradictions(OTHER, share=0.6, wrong=10) is not None
+
+
+def test_a_network_that_changes_its_mind_changes_no_label_but_says_where_to_look() -> None:
+    N, C = 2000, 10
+    true = random_labels(N, C, seed=1)
+    given = torch.where(torch.arange(N) < 400, (true + 1) % C, true)
+    end = torch.where(torch.arange(N) < 100, (true + 2) % C, true)
+    p = torch.full((N, C), 0.01).scatter_(1, end[:, None], 0.91)
+    seen = Pass(
+        torch.where(given == true, 0.1, 3.0).expand(3, -1),
+        torch.stack([true, true, end]),
+        torch.linspace(1, 0.1, N).expand(3, -1),
+        torch.full((3, N), -1),
+    )
+    store = Store(N, C)
+    store.write(torch.arange(N), p)
+    outcome = Outcome(nn.Linear(1, 1), store, store, *seen, turning_point=TURN, recorded=seen)
+    found = issues_of(outcome, given, C)
+    assert torch.equal(found.corrected, given)
+    assert found.unlearnt is not None
+    assert math.isnan(found.noise_rate)
+    assert bool((found.findings.action[:400] == REVIEW).all())
+    assert not bool((found.findings.action == RELABEL).any())
 
 
 def test_changes_of_mind_do_not_count_where_nothing_is_to_be_corrected() -> None:
@@ -96,8 +121,8 @@ def test_changes_of_mind_do_not_count_where_nothing_is_to_be_corrected() -> None
     given = torch.where(torch.arange(2000) < 100, (true + 1) % 10, true)
     both = torch.stack([true, true, torch.where(given != true, (true + 2) % 10, true)])
     seen = Pass(torch.zeros(3, 2000), both, torch.ones(3, 2000), torch.full((3, 2000), -1))
-    assert unlearnt(seen, given, 10, TURN) is not None
-    assert unlearnt(seen, given, 10, TURN._replace(start=None)) is None
+    assert fickle(seen, given, TURN) is not None
+    assert fickle(seen, given, TURN._replace(start=None)) is None
 
 
 @pytest.mark.parametrize("method", ["selc", "ce"])

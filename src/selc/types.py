@@ -12,11 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from selc.core.judgement import WORTH
 from selc.core.loss import checked_labels
 from selc.core.store import Store, block_rows
 from selc.core.store_choice import FEW
 from selc.core.store_forms import FormName, one_hot
-from selc.core.turning import WORTH, Turn
+from selc.core.turning import Turn
 from selc.errors import InputError
 
 
@@ -196,6 +197,7 @@ class Seen(NamedTuple):
     losses: Tensor
     agrees: Tensor  # whether the prediction was the given label
     confidences: Tensor
+    changed: Tensor | None = None  # see `changed_mind`; None in the first epoch
 
 
 @dataclass

@@ -230,7 +230,14 @@ def test_time_is_estimated_by_trainings_of_the_same_kind() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(5, "5 s"), (600, "10 min"), (7200, "2.0 h"), (36 * 86400, "36 days"), (39 * 365 * 86400, "39 years")],
+    [
+        (5, "5 s"),
+        (600, "10 min"),
+        (7200, "2.0 h"),
+        (36 * 86400, "36 days"),
+        (500 * 86400, "500 days"),
+        (39 * 365 * 86400, "39 years"),
+    ],
 )
 def test_times_are_in_the_unit_that_people_use(seconds: float, text: str) -> None:
     assert runner.duration(seconds) == text
@@ -246,7 +253,7 @@ def test_what_takes_years_on_cores_is_told_and_nothing_to_do_has_no_time(places:
     )
     assert not any("too much" in text for text in runner.plan_text(outlook, Machine(gpus=(0,))))
     append_line(places.results, line(cell(), 0.5))
-    assert runner.plan_text(look([cell()], places), Machine()) == ["1 trainings, 1 done, 0 to go"]
+    assert runner.plan_text(look([cell()], places), Machine()) == ["1 training, 1 done, 0 to go"]
 
 
 def test_operations_are_counted_by_hand_for_a_linear_network() -> None:

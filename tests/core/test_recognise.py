@@ -8,19 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from selc.core.turning import (
-    Turn,
-    Window,
-    alpha_for,
-    contested,
-    gap,
-    halving_time,
-    look,
-    noise_rate,
-    recognise,
-    trust,
-    unknown,
-)
+from selc.core.judgement import contested, noise_rate, trust, unknown
+from selc.core.turning import Turn, alpha_for, halving_time, recognise
+from selc.core.window import Window, changed_mind, gap, look
 
 
 def course(gaps: list[float], dispute: float = 0.4, fifth: float = 0.3) -> list[Window]:
@@ -52,6 +42,55 @@ def test_a_peak_is_recognised_once_the_gap_has_fallen_by_a_tenth() -> None:
 def test_the_first_epoch_does_not_count() -> None:
     _, turn = first_word([9.0, 1.0, 2.0, 1.0], epochs=60)
     assert turn.peak == 2.5
+
+
+def fickle_course(shares: list[float], lasting: int = 500) -> list[Window]:
+    """A training whose gap and purity fall from the second epoch on, and that changes its mind so often."""
+    falling = course([0.5, 2.0, *(2.0 * 0.85**epoch for epoch in range(1, len(shares) - 1))])
+    return [w._replace(fickle=share, lasting=lasting) for w, share in zip(falling, shares, strict=True)]
+
+
+def starts(windows: list[Window], epochs: int = 60) -> tuple[int, float | None]:
+    """After how many epochs the rule speaks, and the start."""
+    for now in range(1, len(windows) + 1):
+        if (turn := recognise(windows[:now], now, epochs)) is not None:
+            return now, turn.start
+    return 0, None
+
+
+def test_a_network_that_changes_its_mind_is_still_learning() -> None:
+    """The losses draw together and purity falls from the third epoch on; nothing is said before the network is steady,
+    and then it is not sent back to its youth."""
+    assert starts(fickle_course([0.5, 0.0, 0.0, 0.0])) == (3, 1.5)
+    assert starts(fickle_course([0.5, 0.4, 0.3, 0.2, 0.1, 0.06, 0.04, 0.03])) == (7, 6.5 - 2)
+    assert starts(fickle_course([0.5, 0.4, 0.3, 0.25, 0.2, 0.2, 0.2, 0.2])) == (0, None)
+    now, start = starts(fickle_course([0.5, 0.4, 0.3, *(0.2 for _ in range(12))]), epochs=16)
+    assert (now, start) == (12, 12.0)  # three quarters of the epochs
+
+
+def test_a_network_that_never_was_steady_is_waited_for_until_half_of_its_contradictions_are_gone() -> None:
+    windows = fickle_course([0.5, 0.4, 0.3, 0.2, 0.2, 0.2, 0.2])
+    fewer = [w._replace(lasting=lasting) for w, lasting in zip(windows, (0, 500, 400, 300, 260, 240, 230), strict=True)]
+    assert starts(windows) == (0, None)
+    assert starts(fewer) == (6, 5.5 - 2)
+
+
+def test_a_change_of_mind_is_another_contradiction_of_the_same_label() -> None:
+    labels = torch.tensor([0, 0, 0, 0, 0, 0])
+    before = torch.tensor([1, 1, 1, 0, 0, -1])
+    now = torch.tensor([1, 2, 0, 1, 0, 1])
+    assert changed_mind(now, before, labels).tolist() == [0, 1, -1, -1, -1, -1]
+
+
+def test_changes_of_mind_are_counted_among_the_surer_half() -> None:
+    changed = torch.tensor([1, 1, 1, 1, 0, 1, 0, 0, -1, -1], dtype=torch.int8)
+    window = look(torch.rand(10), torch.zeros(10, dtype=torch.bool), torch.linspace(0, 1, 10), 2, changed)
+    assert window.lasting == 3  # of the last five
+    assert window.fickle == pytest.approx(1 / 3)
+    assert window.steady  # one of three is a handful
+    assert not window._replace(lasting=100, fickle=0.05).steady
+    assert window._replace(lasting=101, fickle=5 / 101).steady
+    assert window._replace(lasting=4, fickle=1.0).steady
 
 
 def plateau(purities: list[float]) -> list[Window]:

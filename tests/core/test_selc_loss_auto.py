@@ -11,7 +11,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from selc.core import SELCLoss, Watcher
-from selc.core.turning import gap
+from selc.core.window import gap
 from selc.data import digits, moons
 from selc.errors import InputError
 from selc.noise import symmetric
@@ -114,3 +114,20 @@ def test_a_watcher_sees_what_was_fed_and_complains_about_nothing() -> None:
     assert window.gap == pytest.approx(gap(losses))
     with pytest.raises(InputError, match="must be fed"):
         watcher.ask()
+
+
+def test_a_watcher_remembers_by_which_class_a_label_was_contradicted() -> None:
+    """Two epochs; the first sample is contradicted by 1 and by 2, the second by 1 twice, others once or never."""
+    watcher, labels = Watcher(8), torch.zeros(8, dtype=torch.long)
+    for classes in ([1, 1, 1, 0], [2, 1, 0, 1]):
+        outputs = 5.0 * torch.eye(3)[torch.tensor(classes + [0] * 4)]
+        outputs[:4] *= 2  # the first four are the surer half
+        watcher.feed(torch.arange(8), outputs, labels)
+        watcher.ask()
+    first, second = watcher.windows
+    assert (first.lasting, second.lasting) == (0, 2)
+    assert second.fickle == pytest.approx(1 / 2)
+    again = Watcher(8)
+    again.load_state_dict(watcher.state_dict())
+    assert again.windows == watcher.windows
+    assert torch.equal(again.said, torch.tensor([2, 1, -1, 1, -1, -1, -1, -1]))

@@ -11,7 +11,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from selc.core import SELCLoss, Store, turning
+from selc.core import SELCLoss, Store, watcher
 from selc.core.store_forms import FormName
 from selc.core.world import World
 from selc.errors import ConfigError, InputError
@@ -295,7 +295,7 @@ def test_processes_that_chose_differently_go_on_like_the_first(
 
 def test_the_turning_point_is_looked_for_once_an_epoch_and_not_in_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(turning, "recognise", lambda seen, now, epochs: asked.append(now))  # it has not passed yet
+    monkeypatch.setattr(watcher, "recognise", lambda seen, now, epochs: asked.append(now))  # it has not passed yet
     criterion = SELCLoss(LABELS, C, epochs=100)
     for epoch in range(5):
         criterion.set_epoch(epoch)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from selc.core.turning import Turn, turning_point
+from selc.core.separation import turning_point
+from selc.core.turning import Turn
 from selc.data import ArrayInputs, digits, moons
 from selc.methods import CE, SELC, SELCPlus
 from selc.methods.watch import found as maybe_found

@@ -10,7 +10,7 @@ import torch
 
 from selc.bench.runner import Places
 from selc.bench.table import Cell, Table
-from selc.core.turning import separations
+from selc.core.separation import separations
 from selc.errors import InputError
 from selc.report.losses import loss_histograms
 from selc.report.matrix import confusion

@@ -261,7 +261,7 @@ def duration(seconds: float) -> str:
         (90.0, 1, "s", 0),
         (5400.0, 60, "min", 0),
         (48 * HOUR, HOUR, "h", 1),
-        (400 * 24 * HOUR, 24 * HOUR, "days", 0),
+        (720 * 24 * HOUR, 24 * HOUR, "days", 0),
     )
     for limit, unit, name, digits in units:
         if seconds < limit:
@@ -277,8 +277,9 @@ def plan_text(outlook: Outlook, machine: Machine) -> list[str]:
     known = sum(outlook.expected[cell.key()].measured for cell in outlook.todo)
     memory = sorted((outlook.expected[cell.key()].megabytes for cell in outlook.todo), reverse=True)[:slots]
     unit = "GPU" if machine.gpus else "core"
+    total = outlook.done + len(outlook.todo)
     lines = [
-        f"{outlook.done + len(outlook.todo)} trainings, {outlook.done} done, {len(outlook.todo)} to go"
+        f"{total} {'training' if total == 1 else 'trainings'}, {outlook.done} done, {len(outlook.todo)} to go"
         + (f"; {len(outlook.skipped)} cells cannot run here" if outlook.skipped else "")
     ]
     if not outlook.todo:

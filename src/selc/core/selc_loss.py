@@ -26,7 +26,8 @@ from selc.core.loss import (
 from selc.core.loss_table import StoreName, alike, as_saved, form_for
 from selc.core.store import Store
 from selc.core.store_forms import one_hot
-from selc.core.turning import Turn, Watcher, flips_within
+from selc.core.turning import Turn, flips_within
+from selc.core.watcher import Watcher
 from selc.core.world import ALONE, World, current
 from selc.errors import ConfigError, InputError
 

@@ -8,8 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from selc.core.judgement import noise_rate
 from selc.core.store import Store
-from selc.core.turning import noise_rate
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Train
 from selc.methods.ce import CE

@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from selc.core.judgement import contested, trust, unknown
 from selc.core.loss import (
     Option,
     check_alpha,
@@ -16,8 +17,9 @@ from selc.core.loss import (
     confidence_weights,
     soft_cross_entropy,
 )
+from selc.core.separation import Metric, turning_point
 from selc.core.store import Store
-from selc.core.turning import Metric, Turn, alpha_for, contested, trust, turning_point, unknown
+from selc.core.turning import Turn, alpha_for
 from selc.core.world import current
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Train, detached_probs

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from selc.core.turning import Turn, Window, look, noise_rate, recognise
+from selc.core.judgement import noise_rate
+from selc.core.turning import Turn, recognise
+from selc.core.window import Window, look
 from selc.errors import ConfigError
 from selc.methods.base import Train
 from selc.methods.ce import CE
@@ -18,7 +20,7 @@ def watch(history: list[dict[str, Any]], seen: Seen, epochs: int) -> bool:
     if found(history) is not None:
         return False  # there was nothing to correct
     entry = history[-1]
-    entry["window"] = list(look(*seen, entry["epoch"]))  # a list, as it comes back from a file
+    entry["window"] = list(look(*seen[:3], entry["epoch"], seen.changed))  # a list, as it comes back from a file
     turn = recognise([Window(*e["window"]) for e in history], len(history), epochs)
     if turn is None:
         return False

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from selc.core.judgement import noise_rate
 from selc.core.store_forms import one_hot
-from selc.core.turning import Turn, noise_rate
+from selc.core.turning import Turn
 from selc.errors import RunFolderError
 from selc.files import read_json
 from selc.methods.watch import found

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from selc.core.mixture import fit_mixture, normalise, two_means
-from selc.core.turning import Metric
+from selc.core.separation import Metric
 from selc.errors import InputError
 from selc.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SMALL, VERMILLION, entitle, panels, true_labels
 from selc.run import RunFolder

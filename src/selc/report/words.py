@@ -99,7 +99,10 @@ def _to_do(run: Snapshot, found: Findings) -> str:
     keep, review, relabel = torch.bincount(found.action, minlength=3).tolist()
     listed = "they are marked in label_issues.csv"
     if run.unlearnt:
-        return "What to do: train again for longer or with a larger learning rate, and look at the report of that run."
+        again = "train again for longer or with a larger learning rate, and look at the report of that run"
+        if not review:
+            return f"What to do: {again}."
+        return f"What to do: have a look at {review:,} samples, the worst first ({listed}); or {again}."
     if not review and not relabel:
         return "Nothing needs to be done about the labels."
     if run.turn is not None and run.turn.start is None:
@@ -194,6 +197,11 @@ def trust(run: Snapshot) -> list[str]:
             f"The interval for the share of wrong labels is {width} ({percent(low)} to {percent(high)}): its lower end "
             "is what the most confident predictions contradict, its upper end what all of them do, which counts "
             "samples that are merely hard."
+        )
+    elif run.unlearnt and run.summary["ranks"]:
+        said.append(
+            "In the order of the samples, not in the suggestions: a label that the network has not learnt yet is "
+            "contradicted like a wrong one. Wrong labels are frequent among those with the least label quality."
         )
     elif run.unlearnt:
         said.append(

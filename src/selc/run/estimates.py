@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from selc.core.turning import Turn, noise_rate
+from selc.core.judgement import noise_rate
+from selc.core.turning import Turn
 from selc.noise.base import measured
 from selc.types import Outcome
 

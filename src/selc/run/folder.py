@@ -263,7 +263,7 @@ class RunFolder:
         target, probs = (_table(name, tables, len(self.classes)) for name in ("target", "probs"))
         labels = (self.given, tables["corrected"])
         made = find(losses, target, probs, *labels, turn, noise, self.settled)
-        return made.all_kept() if "unlearnt" in summary else made
+        return made if summary.get("ranks", True) else made.all_kept()
 
     def _check_finished(self) -> None:
         if not self.finished:

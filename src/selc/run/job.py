@@ -26,7 +26,7 @@ from selc.run.estimates import estimates
 from selc.run.findings import ACTIONS
 from selc.run.folder import RunFolder
 from selc.run.inputs import write_inputs
-from selc.run.issues import issues_of
+from selc.run.issues import Issues, issues_of
 from selc.run.labels import Start, corrected_by, with_verdicts
 from selc.run.teacher import supply_for
 from selc.train import Plan, Progress, Trainer
@@ -163,7 +163,7 @@ def train_into(
     outcome = whole(trainer.fit(method, data))
     if not finished and world.leads:
         issues = issues_of(outcome, run.given, len(run.classes), run.settled)
-        summary = summarise(run, outcome, plan, time.perf_counter() - began, issues.unlearnt)
+        summary = summarise(run, outcome, plan, time.perf_counter() - began, issues)
         actions = torch.bincount(issues.findings.action, minlength=3).tolist()
         summary["actions"] = dict(zip(ACTIONS, actions, strict=True))
         run.write_results(outcome, summary, issues.findings)
@@ -186,9 +186,7 @@ def gathered(store: Store) -> Store:
     return whole
 
 
-def summarise(
-    run: RunFolder, outcome: Outcome, plan: Plan, seconds: float, unlearnt: str | None = None
-) -> dict[str, Any]:
+def summarise(run: RunFolder, outcome: Outcome, plan: Plan, seconds: float, issues: Issues) -> dict[str, Any]:
     """The results, with how they came about."""
     last = outcome.history[-1]
     corrected = outcome.corrected_labels.cpu()
@@ -207,8 +205,8 @@ def summarise(
     }
     if outcome.turning_point is not None:
         summary |= estimates(outcome.turning_point, outcome, given, len(run.classes))
-    if unlearnt is not None:
-        summary["unlearnt"] = unlearnt
+    if issues.unlearnt is not None:
+        summary |= {"unlearnt": issues.unlearnt, "ranks": issues.ranks}
         summary.pop("noise_rate", None)  # what is in dispute says nothing then
     if true is not None:
         summary["right_before"] = float((given == true).float().mean())

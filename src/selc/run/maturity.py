@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
-from selc.core.turning import ENOUGH, Turn, contested
+from selc.core.judgement import contested
+from selc.core.turning import Turn
+from selc.core.window import ENOUGH, FICKLE, changed_mind
 from selc.types import Outcome, Pass
 
-FICKLE = 0.05  # of lasting contradictions: so many changes of mind are too many, see `_changes_of_mind`
 ADVICE = "Train longer (epochs), with a larger learning rate (lr), or on features of a trained network (selc embed)."
 OR_ELSE = "If that does not help, most labels may be wrong, which nothing in the data can show."
 
@@ -21,14 +24,11 @@ def unlearnt(seen: Pass, given: Tensor, num_classes: int, turn: Turn | None) -> 
     is the label as elsewhere, and the mean recall of the classes is 1 / C, within two standard errors. The second is
     that even the more confident half of the predictions contradicts most labels, while no label prevails among the
     samples of a pattern: wrong labels that are in the majority, and a network that is not there yet, look the same.
-    The third is that its contradictions do not last: a label that is contradicted by one class and later by another
-    was contradicted wrongly at least once. Memorisation cannot be taken for that, as it ends a contradiction.
     """
     epochs = (seen.predictions >= 0).any(dim=1).nonzero().flatten()
     if not len(epochs):
         return None  # the method shows nothing of it
-    last = int(epochs[-1])
-    epoch = last if turn is None else turn.judged(last + 1)
+    epoch = int(epochs[-1]) if turn is None else turn.judged(int(epochs[-1]) + 1)
     there = seen.predictions[epoch] >= 0
     predicted, label = seen.predictions[epoch][there].long(), given[there]
     if not bool(there.any()):
@@ -44,35 +44,52 @@ def unlearnt(seen: Pass, given: Tensor, num_classes: int, turn: Turn | None) -> 
     undecided = float((classes[predicted] | classes[label]).double().mean())
     if disputed > 0.5 and undecided > 0.5:
         return f"{start}, and even where it was surest it contradicted {disputed:.0%}. {ADVICE} {OR_ELSE}"
-    if turn is not None and turn.start is None:
-        return None  # it judged that nothing is to be corrected, and then took in the labels
-    changed, lasting = _changes_of_mind(seen, given, epoch, last)
-    if changed >= max(ENOUGH, FICKLE * lasting):
-        return (
-            f"{start}, and where it was surer and contradicted a label to the end, it changed its mind about the right "
-            f"one in {changed / lasting:.0%} of the cases. {ADVICE}"
-        )
     return None
 
 
-def judging(outcome: Outcome, given: Tensor, num_classes: int) -> tuple[Outcome, str | None]:
+def fickle(seen: Pass, given: Tensor, turn: Turn) -> str | None:
+    """Why the network must not change labels, in a sentence, though it can say which to look at first; None if it may.
+
+    It changes its mind about what it contradicts, see `Window.steady`, between the epoch that labels are judged by and
+    the last one.
+    """
+    epochs = (seen.predictions >= 0).any(dim=1).nonzero().flatten()
+    if not len(epochs) or turn.start is None:  # no correction: it took in the labels
+        return None
+    last = int(epochs[-1])
+    then, now = seen.predictions[turn.judged(last + 1)], seen.predictions[last]
+    there = (then >= 0) & (now >= 0)
+    surer = torch.where(there, seen.confidences[turn.judged(last + 1)], -1.0).argsort(descending=True, stable=True)
+    surer = surer[: int(there.sum()) // 2]
+    changed = changed_mind(now[surer], then[surer], given[surer])
+    changes, lasting = int((changed == 1).sum()), int((changed >= 0).sum())
+    if changes < max(ENOUGH, FICKLE * lasting):
+        return None
+    return (
+        f"The network has not learnt enough to judge labels: in {changes / lasting:.0%} of the cases in which it was "
+        "surer and contradicted a label to the end, it changed its mind about the right one. It can tell which labels "
+        f"to look at first, but not how many are wrong. {ADVICE}"
+    )
+
+
+class Judged(NamedTuple):
+    """An outcome, and whether its network can judge labels."""
+
+    outcome: Outcome
+    reason: str | None  # why it cannot; then all labels are as they were given
+    ranks: bool  # whether it can tell which ones to look at first
+
+
+def judging(outcome: Outcome, given: Tensor, num_classes: int) -> Judged:
     """The outcome; if its network cannot judge labels, with all of them as they were given, and the reason."""
     given = given.cpu()
     seen = outcome.recorded or _at_the_end(outcome)
-    reason = unlearnt(seen, given, num_classes, outcome.turning_point if outcome.recorded else None)
+    turn = outcome.turning_point if outcome.recorded else None
+    nothing = unlearnt(seen, given, num_classes, turn)
+    reason = nothing if nothing is not None or turn is None else fickle(seen, given, turn)
     if reason is not None:
         outcome.given, outcome.trust = given, torch.zeros(len(given), dtype=torch.float64)
-    return outcome, reason
-
-
-def _changes_of_mind(seen: Pass, given: Tensor, epoch: int, last: int) -> tuple[int, int]:
-    """Of the surer half of an epoch: contradictions by another class in the last one, and all that lasted."""
-    then, now = seen.predictions[epoch], seen.predictions[last]
-    surer = torch.where(then >= 0, seen.confidences[epoch], -1.0).argsort(descending=True, stable=True)
-    surer = surer[: int((then >= 0).sum()) // 2]
-    then, now, label = then[surer], now[surer], given[surer]
-    lasting = (then != label) & (now != label) & (now >= 0)
-    return int((lasting & (then != now)).sum()), int(lasting.sum())
+    return Judged(outcome, reason, nothing is None)
 
 
 def _mean_recall(predicted: Tensor, label: Tensor, num_classes: int) -> tuple[float, float]:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from selc.core.seeding import seed_of
+from selc.core.window import changed_mind
 from selc.core.world import current
 from selc.errors import ConfigError, TrainingError
 from selc.methods.base import Method
@@ -75,34 +76,36 @@ class Stage:
     snapshots: Snapshots | None = None  # where states to step back to are kept
     begin: Beginning | None = None  # a state to go on from, instead of a fresh network
 
-    def run(self) -> Outcome:
-        method, data, plan, world = self.method, self.data, self.plan, current()
-        device = plan.torch_device()
+    def __post_init__(self) -> None:
+        plan, data, device = self.plan, self.data, self.plan.torch_device()
         if has_images(self.model):
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.engine = engine = Engine(self.model, plan, world, device)
-        model, optimizer = engine.model, engine.optimizer
-        dtype = plan.autocast_dtype(device)
-        evaluator = Evaluator(model, method, device, dtype, plan.batch_size, world, joint=engine.split)
-        sweep = TrainSweep(evaluator, data)
-        autocast = evaluator.autocast()
-        networks = [model] if not isinstance(model, Pair) else list(model.children())  # each is clipped on its own
+        self.world = current()
+        self.engine = Engine(self.model, plan, self.world, device)
+        dtype, joint = plan.autocast_dtype(device), self.engine.split
+        self.evaluator = Evaluator(
+            self.engine.model, self.method, device, dtype, plan.batch_size, self.world, joint=joint
+        )
+        self.sweep = TrainSweep(self.evaluator, data)
         folder = self.checkpoint.folder / "records" if self.checkpoint else None
-        record = Record(len(data), data.num_classes, device, folder, data.owned)
+        self.record = Record(len(data), data.num_classes, device, folder, data.owned)
+        # A stage that goes on from another's state also goes on with its order and its random draws.
+        self.seed = seed_of(plan.seed, self.number if self.begin is None else self.begin.outcome.stage)
+        self.order = self.order_of(data.rows)
+
+    def order_of(self, rows: Tensor | None) -> Order:
+        plan = self.plan
+        return Order(self.shard, rows, self.seed, self.data.labels.hard, plan.samples_per_epoch, plan.stratified)
+
+    def run(self) -> Outcome:
+        """All epochs that are left, and what they leave behind."""
+        method, plan, engine, record = self.method, self.plan, self.engine, self.record
         if self.begin is not None and self.saved is None:
             record.copy(self.begin.outcome, self.begin.epoch)
-        # A stage that goes on from another's state also goes on with its order and its random draws.
-        seed = seed_of(plan.seed, self.number if self.begin is None else self.begin.outcome.stage)
-        shard = self.shard.to(device)
-
-        def order_of(rows: Tensor | None) -> Order:
-            return Order(self.shard, rows, seed, data.labels.hard, plan.samples_per_epoch, plan.stratified)
-
-        order = order_of(data.rows)
         history, best = self.resume()
         first = self.begin.epoch if self.begin else 0
-
-        rows = order.samples
+        before = record.read(first + len(history)).predictions[-1] if self.stop and first + len(history) else None
+        rows = self.order.samples
         if rows < plan.batch_size:
             self.progress.notice(f"batch_size {plan.batch_size} is more than the {rows} samples: one batch holds all.")
         self.progress.begin_stage(self.number, plan.epochs, first + len(history), rows)
@@ -114,75 +117,28 @@ class Stage:
             if self.snapshots is not None and self.snapshots.keeps(epoch):
                 tensors, values = engine.packed_optimizer()
                 self.snapshots.save(epoch, tensors | engine.packed("model"), values)
-            rank = () if world.leads else (world.rank,)
-            torch.manual_seed(seed_of(seed, "epoch", epoch, *rank))  # for what draws by itself, such as dropout
-            rate = plan.rate(epoch)
-            for group in optimizer.param_groups:
-                group["lr"] = rate
-            chosen = method.select()
-            batches = (order if chosen is None else order_of(chosen)).batches(epoch, plan.batch_size, device)
-            parts = own_part(batches, shard, world.rank, world.size)
-            # A process without a row in a batch takes part with one that does not count.
-            read = [part if len(part) else data.own_rows()[:1] for part in parts]
-            model.train()
-            record.begin()
-            losses: list[Tensor] = []
-            first_seed = seed_of(seed, "batch", epoch)
-            inputs = data.inputs.stream(read, seed=seed_of(seed, "augment", epoch))
-            for number, (index, x) in enumerate(zip(parts, inputs, strict=True)):
-                batch = Batch(
-                    x=evaluator.prepared(x),
-                    target=data.labels.read(index),
-                    index=index,
-                    clock=epoch + number / len(batches),
-                    seed=first_seed + number,
-                    shard=shard.index_select(0, index),
-                )
-                with autocast, engine.for_rows(len(index)):
-                    step = method.step(engine.forward, batch) if len(index) else absent(method, engine.forward, batch)
-                if step.outputs is not None:
-                    record.note(method, step.outputs, batch.target, index)
-                losses_here = step.loss if data.held is None else as_verified(method, step, batch, data.held)
-                loss = mean_loss(losses_here, index, len(batches[number]), world.size)
-                optimizer.zero_grad(set_to_none=True)
-                loss.backward()
-                if plan.clip_norm:
-                    for network in networks:
-                        torch.nn.utils.clip_grad_norm_(network.parameters(), plan.clip_norm)
-                optimizer.step()
-                losses.append(loss.detach())
-                self.progress.advance(len(batches[number]))
-
-            engine.settle()
-            sweep.forget()
-            mean = float(world.sum(torch.stack(losses).mean())) / world.size
-            if not math.isfinite(mean):
-                raise TrainingError(
-                    f"the training loss must stay finite; got {mean} in epoch {epoch}. Lower the learning "
-                    f"rate ({plan.lr} now), or look for extreme values in the inputs."
-                )
-            method.end_epoch(epoch, sweep)
+            mean, samples = self.training_pass(epoch)
+            method.end_epoch(epoch, self.sweep)
             if plan.losses == "sweep":
-                record.begin()
-                for outputs, index in evaluator.outputs(data.inputs, self.own_trained()):
-                    record.note(method, outputs, data.labels.read(index), index)
+                self.record_sweep()
             seconds = time.perf_counter() - began
-            believed = data.settled(method.belief(sweep)).argmax() if method.keeps_belief else None
+            believed = self.data.settled(method.belief(self.sweep)).argmax() if method.keeps_belief else None
             kept = record.end(method, epoch, believed)
             entry: dict[str, Any] = {
                 "stage": self.number,
                 "epoch": epoch,
-                "lr": rate,
+                "lr": plan.rate(epoch),
                 "loss": mean,
-                **self.measure(evaluator, kept),
+                **self.measure(kept),
                 "seconds": round(seconds, 4),
-                "samples_per_second": round(sum(map(len, batches)) / seconds, 1),
+                "samples_per_second": round(samples / seconds, 1),
             }
             history.append(entry)
             if self.stop is not None:
-                entry["stop"] = self.stop(history, self.seen(kept), plan.epochs)
+                entry["stop"] = self.stop(history, self.seen(kept, before), plan.epochs)
+                before = kept.predictions
             # What is decided by these numbers is decided by the same ones everywhere, to the last bit.
-            entry = history[-1] = world.broadcast(entry)
+            entry = history[-1] = self.world.broadcast(entry)
             if self.val is not None and (best is None or entry["val"]["top1"] > best[0]):
                 best = entry["val"]["top1"], engine.packed("best")
             self.save(history, best)
@@ -190,23 +146,84 @@ class Stage:
 
         if plan.pick == "best-val" and best is not None:
             engine.load(unpack("best", best[1]))
-            sweep.forget()
-        passes, believes = record.read(first + len(history)), data.settled(method.belief(sweep))
-        outcome = Outcome(engine.finished(), believes, sweep(), *passes, history, self.number)
+            self.sweep.forget()
+        passes, believes = record.read(first + len(history)), self.data.settled(method.belief(self.sweep))
+        outcome = Outcome(engine.finished(), believes, self.sweep(), *passes, history, self.number)
         return outcome if self.begin is None else self.begin.joined(outcome)
+
+    def training_pass(self, epoch: int) -> tuple[float, int]:
+        """Every batch of an epoch once; the mean loss and the number of samples."""
+        method, data, plan, engine, world = self.method, self.data, self.plan, self.engine, self.world
+        model, optimizer, autocast = engine.model, engine.optimizer, self.evaluator.autocast()
+        networks = [model] if not isinstance(model, Pair) else list(model.children())  # each is clipped on its own
+        rank = () if world.leads else (world.rank,)
+        torch.manual_seed(seed_of(self.seed, "epoch", epoch, *rank))  # for what draws by itself, such as dropout
+        for group in optimizer.param_groups:
+            group["lr"] = plan.rate(epoch)
+        chosen, shard = method.select(), self.shard.to(self.evaluator.device)
+        order = self.order if chosen is None else self.order_of(chosen)
+        batches = order.batches(epoch, plan.batch_size, shard.device)
+        parts = own_part(batches, shard, world.rank, world.size)
+        # A process without a row in a batch takes part with one that does not count.
+        read = [part if len(part) else data.own_rows()[:1] for part in parts]
+        model.train()
+        self.record.begin()
+        losses: list[Tensor] = []
+        first_seed = seed_of(self.seed, "batch", epoch)
+        inputs = data.inputs.stream(read, seed=seed_of(self.seed, "augment", epoch))
+        for number, (index, x) in enumerate(zip(parts, inputs, strict=True)):
+            batch = Batch(
+                x=self.evaluator.prepared(x),
+                target=data.labels.read(index),
+                index=index,
+                clock=epoch + number / len(batches),
+                seed=first_seed + number,
+                shard=shard.index_select(0, index),
+            )
+            with autocast, engine.for_rows(len(index)):
+                step = method.step(engine.forward, batch) if len(index) else absent(method, engine.forward, batch)
+            if step.outputs is not None:
+                self.record.note(method, step.outputs, batch.target, index)
+            losses_here = step.loss if data.held is None else as_verified(method, step, batch, data.held)
+            loss = mean_loss(losses_here, index, len(batches[number]), world.size)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            if plan.clip_norm:
+                for network in networks:
+                    torch.nn.utils.clip_grad_norm_(network.parameters(), plan.clip_norm)
+            optimizer.step()
+            losses.append(loss.detach())
+            self.progress.advance(len(batches[number]))
+
+        engine.settle()
+        self.sweep.forget()
+        mean = float(world.sum(torch.stack(losses).mean())) / world.size
+        if not math.isfinite(mean):
+            raise TrainingError(
+                f"the training loss must stay finite; got {mean} in epoch {epoch}. Lower the learning "
+                f"rate ({plan.lr} now), or look for extreme values in the inputs."
+            )
+        return mean, sum(map(len, batches))
+
+    def record_sweep(self) -> None:
+        """Record the trained network in eval mode, in the place of what the training pass showed."""
+        self.record.begin()
+        for outputs, index in self.evaluator.outputs(self.data.inputs, self.own_trained()):
+            self.record.note(self.method, outputs, self.data.labels.read(index), index)
 
     def own_trained(self) -> Tensor | None:
         """The rows to train on whose state this process holds; None: all rows."""
         rows, owned = self.data.rows, self.data.owned
         return rows if owned is None else owned if rows is None else rows[torch.isin(rows, owned)]
 
-    def seen(self, kept: Pass) -> Seen:
-        """The samples of an epoch that were trained on."""
-        there = kept.predictions >= 0
-        agrees = kept.predictions == self.data.labels.hard.cpu()
-        return Seen(kept.losses[there], agrees[there], kept.confidences[there])
+    def seen(self, kept: Pass, before: Tensor | None) -> Seen:
+        """The samples of an epoch that were trained on; ``before`` are the predictions of the epoch before it."""
+        there, labels = kept.predictions >= 0, self.data.labels.hard.cpu()
+        changed = None if before is None else changed_mind(kept.predictions, before, labels)[there]
+        agrees = kept.predictions == labels
+        return Seen(kept.losses[there], agrees[there], kept.confidences[there], changed)
 
-    def measure(self, evaluator: Evaluator, kept: Pass) -> dict[str, Any]:
+    def measure(self, kept: Pass) -> dict[str, Any]:
         """What an epoch shows: on the training pass, on the labels that the method keeps, on the named sets."""
         given = self.data.labels.hard.cpu()
         entry: dict[str, Any] = {}
@@ -217,9 +234,9 @@ class Stage:
         if self.method.keeps_belief:
             entry["changed"] = float((kept.beliefs != given).float().mean())
         for name, data in self.tests.items():
-            entry[name] = evaluator.accuracy(data)
+            entry[name] = self.evaluator.accuracy(data)
         if self.val is not None:
-            entry["val"] = evaluator.accuracy(self.val)
+            entry["val"] = self.evaluator.accuracy(self.val)
         return entry
 
     def save(self, history: list[dict[str, Any]], best: tuple[float, dict[str, Tensor]] | None) -> None:
