@@ -198,7 +198,7 @@ def trust(run: Snapshot) -> list[str]:
             "is what the most confident predictions contradict, its upper end what all of them do, which counts "
             "samples that are merely hard."
         )
-    elif run.unlearnt and run.summary["ranks"]:
+    elif run.unlearnt and run.summary.get("ranks"):
         said.append(
             "In the order of the samples, not in the suggestions: a label that the network has not learnt yet is "
             "contradicted like a wrong one. Wrong labels are frequent among those with the least label quality."
