@@ -79,7 +79,7 @@ def contradictions(later: int, share: float = 1.0, wrong: int = 400, num_classes
     sure = torch.arange(2000).float() / -2000  # those in question are the surest
     both = torch.stack([true, true, end])
     seen = Pass(torch.zeros(3, 2000), both, sure.expand(3, -1) + 1, torch.full((3, 2000), -1))
-    return fickle(seen, given, TURN)
+    return fickle(seen, given, 10, TURN)
 
 
 def test_a_network_that_changes_its_mind_is_no_judge() -> None:
@@ -121,8 +121,8 @@ def test_changes_of_mind_do_not_count_where_nothing_is_to_be_corrected() -> None
     given = torch.where(torch.arange(2000) < 100, (true + 1) % 10, true)
     both = torch.stack([true, true, torch.where(given != true, (true + 2) % 10, true)])
     seen = Pass(torch.zeros(3, 2000), both, torch.ones(3, 2000), torch.full((3, 2000), -1))
-    assert fickle(seen, given, TURN) is not None
-    assert fickle(seen, given, TURN._replace(start=None)) is None
+    assert fickle(seen, given, 10, TURN) is not None
+    assert fickle(seen, given, 10, TURN._replace(start=None)) is None
 
 
 @pytest.mark.parametrize("method", ["selc", "ce"])

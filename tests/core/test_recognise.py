@@ -79,7 +79,12 @@ def test_a_change_of_mind_is_another_contradiction_of_the_same_label() -> None:
     labels = torch.tensor([0, 0, 0, 0, 0, 0])
     before = torch.tensor([1, 1, 1, 0, 0, -1])
     now = torch.tensor([1, 2, 0, 1, 0, 1])
-    assert changed_mind(now, before, labels).tolist() == [0, 1, -1, -1, -1, -1]
+    assert changed_mind(now, before, labels, 3).tolist() == [0, 1, -1, -1, -1, -1]
+
+
+def test_of_two_classes_a_change_of_mind_is_a_contradiction_that_is_new() -> None:
+    labels, before = torch.tensor([0, 0, 0, 0, 1]), torch.tensor([1, 0, 1, -1, 0])
+    assert changed_mind(torch.tensor([1, 1, 0, 1, 0]), before, labels, 2).tolist() == [0, 1, -1, -1, 0]
 
 
 def test_changes_of_mind_are_counted_among_the_surer_half() -> None:

@@ -29,7 +29,7 @@ class Watcher(nn.Module):
         super().__init__()
         self.epochs = epochs
         self.windows: list[Window] = []
-        # Of each row loss, agreement, confidence and change of mind; and the class that contradicted it last, or -1.
+        # Of each row loss, agreement, confidence and change of mind; and the class that was predicted last, or -1.
         self.register_buffer("noted", torch.full((4, samples), torch.nan))
         self.register_buffer("said", torch.full((samples,), -1))
 
@@ -40,11 +40,10 @@ class Watcher(nn.Module):
         largest, predicted = log_p.max(dim=1)
         loss = -log_p.gather(1, labels.unsqueeze(1)).squeeze(1)
         index = index.to(self.noted.device)
-        changed = changed_mind(predicted, self.said[index].to(labels.device), labels)
+        changed = changed_mind(predicted, self.said[index].to(labels.device), labels, outputs.shape[1])
         rows = torch.stack([loss, (predicted == labels).float(), largest.exp(), changed.float()])
         self.noted.index_copy_(1, index, rows.to(self.noted.device))
-        contradicted = torch.where(predicted == labels, -1, predicted)
-        self.said.index_copy_(0, index, contradicted.to(self.said.device))
+        self.said.index_copy_(0, index, predicted.to(self.said.device))
 
     def ask(self) -> Turn | None:
         """Call it once at the end of each epoch: whether the turning point has passed."""

@@ -26,7 +26,7 @@ class Window(NamedTuple):
     dispute_fifth: float  # and among the most confident fifth
     samples: float = math.inf
     lasting: float = 0.0  # labels that the more confident half contradicted, as it did an epoch before
-    fickle: float = 0.0  # share of these that were contradicted by another class then
+    fickle: float = 0.0  # share of these that were contradicted by another class then, see `changed_mind`
 
     @property
     def purity(self) -> float:
@@ -74,9 +74,14 @@ def gap(losses: Tensor) -> float:
     return scale * (mixture.mean[1] - mixture.mean[0])
 
 
-def changed_mind(predictions: Tensor, before: Tensor, labels: Tensor) -> Tensor:
-    """Of each label [N] that was contradicted ``before`` and is again: 1 by another class, 0 by the same; else -1."""
-    lasting = (predictions != labels) & (before != labels) & (before >= 0)
+def changed_mind(predictions: Tensor, before: Tensor, labels: Tensor, num_classes: int) -> Tensor:
+    """Of each label [N] that was contradicted ``before`` and is again: 1 by another class, 0 by the same; else -1.
+
+    Of two classes there is no other: there 1 is a contradiction that is new, which can be an error of before or of now.
+    """
+    lasting = (predictions != labels) & (before >= 0)
+    if num_classes > 2:
+        lasting &= before != labels
     return torch.where(lasting, (predictions != before).to(torch.int8), -1)
 
 

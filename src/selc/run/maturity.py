@@ -47,7 +47,7 @@ def unlearnt(seen: Pass, given: Tensor, num_classes: int, turn: Turn | None) -> 
     return None
 
 
-def fickle(seen: Pass, given: Tensor, turn: Turn) -> str | None:
+def fickle(seen: Pass, given: Tensor, num_classes: int, turn: Turn) -> str | None:
     """Why the network must not change labels, in a sentence, though it can say which to look at first; None if it may.
 
     It changes its mind about what it contradicts, see `Window.steady`, between the epoch that labels are judged by and
@@ -61,7 +61,7 @@ def fickle(seen: Pass, given: Tensor, turn: Turn) -> str | None:
     there = (then >= 0) & (now >= 0)
     surer = torch.where(there, seen.confidences[turn.judged(last + 1)], -1.0).argsort(descending=True, stable=True)
     surer = surer[: int(there.sum()) // 2]
-    changed = changed_mind(now[surer], then[surer], given[surer])
+    changed = changed_mind(now[surer], then[surer], given[surer], num_classes)
     changes, lasting = int((changed == 1).sum()), int((changed >= 0).sum())
     if changes < max(ENOUGH, FICKLE * lasting):
         return None
@@ -86,7 +86,7 @@ def judging(outcome: Outcome, given: Tensor, num_classes: int) -> Judged:
     seen = outcome.recorded or _at_the_end(outcome)
     turn = outcome.turning_point if outcome.recorded else None
     nothing = unlearnt(seen, given, num_classes, turn)
-    reason = nothing if nothing is not None or turn is None else fickle(seen, given, turn)
+    reason = nothing if nothing is not None or turn is None else fickle(seen, given, num_classes, turn)
     if reason is not None:
         outcome.given, outcome.trust = given, torch.zeros(len(given), dtype=torch.float64)
     return Judged(outcome, reason, nothing is None)

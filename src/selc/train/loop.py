@@ -219,7 +219,9 @@ class Stage:
     def seen(self, kept: Pass, before: Tensor | None) -> Seen:
         """The samples of an epoch that were trained on; ``before`` are the predictions of the epoch before it."""
         there, labels = kept.predictions >= 0, self.data.labels.hard.cpu()
-        changed = None if before is None else changed_mind(kept.predictions, before, labels)[there]
+        changed = (
+            None if before is None else changed_mind(kept.predictions, before, labels, self.data.num_classes)[there]
+        )
         agrees = kept.predictions == labels
         return Seen(kept.losses[there], agrees[there], kept.confidences[there], changed)
 
