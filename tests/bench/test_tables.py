@@ -289,6 +289,43 @@ def test_runs_are_shared_where_they_are_the_same() -> None:
     ]
 
 
+NOISY_AS_THEY_ARE = {"animal10n", "clothing1m", "webvision"}  # datasets without other labels than noisy ones
+
+
+@pytest.mark.parametrize("name", names())
+def test_no_cell_is_trained_on_clean_labels_and_other_columns_are_other_trainings(name: str) -> None:
+    for scale in SCALES:
+        columns: dict[str, set[str]] = {}
+        for cell in load(name).cells(scale):
+            data, noise = cell.settings["data"], cell.settings.get("noise", {"name": "none"})
+            noisy = noise["name"] != "none" or data.get("labels", "clean") != "clean"
+            assert noisy or data["name"] in NOISY_AS_THEY_ARE, cell
+            columns.setdefault(cell.key(), set()).add(cell.column)
+        if name != "table6":  # four numbers of one run
+            assert all(len(same) == 1 for same in columns.values()), columns
+
+
+def test_a_setting_of_a_column_that_a_rule_drops_is_refused() -> None:
+    content = {
+        "kind": "table",
+        "name": "mini",
+        "title": "t",
+        "caption": "c",
+        "rows": ["CE"],
+        "columns": ["sym"],
+        "settings": {"sym": {"data": {"labels": "human"}}},
+        "scales": {"cpu": {"what": "w", "blocks": [{}], "settings": {"data": {"name": "digits"}}}},
+        "rules": [{"column": "sym", "settings": {"data": {"name": "moons"}}}],
+    }
+    with pytest.raises(ConfigError, match=r"column 'sym' of mini must reach its cells; .* section of data.labels"):
+        parse(content, {"CE": {"name": "ce"}}).cells("cpu")
+    content["rules"] += [{"settings": {"data": {"labels": "human"}}}]  # type: ignore[operator]
+    assert parse(content, {"CE": {"name": "ce"}}).cells("cpu")[0].settings["data"] == {
+        "name": "moons",
+        "labels": "human",
+    }
+
+
 def test_two_cores_have_the_methods_of_the_tables_in_three_seeds_and_pixels_at_two_rates() -> None:
     for name, data in (("table1", "digits"), ("table2", "features"), ("table3", "features")):
         table = load(name)
@@ -307,7 +344,7 @@ SECONDS = {"digits": 2.0, "cifar10-features": 8.5, "cifar10": 40.0}
 AROUND = 2.0
 
 
-def test_two_cores_are_done_in_little_more_than_an_hour(capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_cores_are_done_within_two_hours(capsys: pytest.CaptureFixture[str]) -> None:
     runs = {c.key(): c for name in ALL for c in load(name).cells("cpu") if not c.skip}
     minutes: dict[str, float] = {}
     for cell in runs.values():
@@ -320,7 +357,7 @@ def test_two_cores_are_done_in_little_more_than_an_hour(capsys: pytest.CaptureFi
         print(
             f"\ncpu scale: {len(runs)} runs, {total:.0f} minutes of one core", {k: round(v) for k, v in minutes.items()}
         )
-    assert total < 180  # two cores have two hours
+    assert total < 200  # two cores have 240 in two hours
 
 
 # The rules

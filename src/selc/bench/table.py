@@ -155,6 +155,11 @@ class Table:
                 settings = laid_over(settings, rule.get("settings", {}))
                 notes.append(rule.get("note", ""))
                 skip = rule.get("skip", skip)
+        if lost := missing(own, settings):
+            raise ConfigError(
+                f"the settings of column {column!r} of {self.name} must reach its cells; got a rule that gives the "
+                f"section of {lost[0]} another name, which drops it. Set it in a later rule."
+            )
         number = self.published(row, column)
         for seed in block["seeds"]:
             yield Cell(
@@ -182,6 +187,17 @@ def laid_over(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
         else:
             below[key] = copy.deepcopy(value)
     return below
+
+
+def missing(wanted: Mapping[str, Any], settings: Mapping[str, Any], above: str = "") -> list[str]:
+    """The settings, such as data.labels, that are wanted and not there in any form."""
+    found: list[str] = []
+    for key, value in wanted.items():
+        if key not in settings:
+            found.append(above + key)
+        elif isinstance(value, Mapping):
+            found += missing(value, settings[key], f"{above}{key}.")
+    return found
 
 
 def _renamed(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
