@@ -274,7 +274,7 @@ def test_a_key_is_that_of_what_the_result_depends_on() -> None:
 def test_runs_are_shared_where_they_are_the_same() -> None:
     for scale in ("paper", "cpu"):
         runs = {cell.key() for cell in load("table1").cells(scale)}
-        for figure, shared in (("figure1", 3 if scale == "cpu" else 5), ("figure2", 1), ("figure5", 1)):
+        for figure, shared in (("figure1", 5), ("figure2", 1), ("figure5", 1)):
             assert len({cell.key() for cell in load(figure).cells(scale)} & runs) == shared, (scale, figure)
     assert {c.key() for c in load("figure3").cells("cpu")} <= {c.key() for c in load("figure1").cells("cpu")}
     by_row: dict[str, set[str]] = {}
