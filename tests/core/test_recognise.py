@@ -62,7 +62,7 @@ def test_a_network_that_changes_its_mind_is_still_learning() -> None:
     """The losses draw together and purity falls from the third epoch on; nothing is said before the network is steady,
     and then it is not sent back to its youth."""
     assert starts(fickle_course([0.5, 0.0, 0.0, 0.0])) == (3, 1.5)
-    assert starts(fickle_course([0.5, 0.4, 0.3, 0.2, 0.1, 0.06, 0.04, 0.03])) == (7, 6.5 - 2)
+    assert starts(fickle_course([0.5, 0.4, 0.3, 0.2, 0.15, 0.11, 0.09, 0.08])) == (7, 6.5 - 2)
     assert starts(fickle_course([0.5, 0.4, 0.3, 0.25, 0.2, 0.2, 0.2, 0.2])) == (0, None)
     now, start = starts(fickle_course([0.5, 0.4, 0.3, *(0.2 for _ in range(12))]), epochs=16)
     assert (now, start) == (12, 12.0)  # three quarters of the epochs
@@ -93,8 +93,8 @@ def test_changes_of_mind_are_counted_among_the_surer_half() -> None:
     assert window.lasting == 3  # of the last five
     assert window.fickle == pytest.approx(1 / 3)
     assert window.steady  # one of three is a handful
-    assert not window._replace(lasting=100, fickle=0.05).steady
-    assert window._replace(lasting=101, fickle=5 / 101).steady
+    assert not window._replace(lasting=100, fickle=0.1).steady
+    assert window._replace(lasting=101, fickle=10 / 101).steady
     assert window._replace(lasting=4, fickle=1.0).steady
 
 

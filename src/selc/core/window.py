@@ -13,7 +13,7 @@ from selc.core.mixture import fit_mixture, normalise
 TRIM = 0.01  # of the losses at either end that the mixture does not see: a few huge ones would decide everything
 HARD = 0.04  # of the dispute among all: the surest are contradicted so seldom where samples are hard, not labels wrong
 ENOUGH = 5  # samples: if so many are expected and next to none is there, it is not by chance
-FICKLE = 0.05  # of lasting contradictions: so many changes of mind, and a network is still learning
+FICKLE = 0.1  # of lasting contradictions: so many changes of mind, and a network is still learning
 
 
 class Window(NamedTuple):

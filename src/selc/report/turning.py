@@ -138,7 +138,7 @@ def correction(runs: Mapping[str, RunFolder]) -> Figure:
         axes.plot(correction_accuracy(run.records().beliefs, true), style, color=colour, label=name)
     entitle(axes, "Labels that the method believes in", "epoch", "share that is right")
     _whole_epochs(axes)
-    axes.legend(fontsize=SMALL, frameon=False)
+    figure.legend(loc="outside upper center", ncols=4, fontsize=SMALL, frameon=False)
     return figure
 
 
@@ -153,7 +153,7 @@ def sensitivity(runs: Mapping[str, RunFolder]) -> Figure:
         axes.plot(accuracy, style, color=colour, label=name)
     entitle(axes, "Test accuracy", "epoch", "share predicted right")
     _whole_epochs(axes)
-    axes.legend(fontsize=SMALL, frameon=False)
+    figure.legend(loc="outside upper center", ncols=4, fontsize=SMALL, frameon=False)
     return figure
 
 

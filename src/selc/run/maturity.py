@@ -9,9 +9,10 @@ from torch import Tensor
 
 from selc.core.judgement import contested
 from selc.core.turning import Turn
-from selc.core.window import ENOUGH, FICKLE, changed_mind
+from selc.core.window import ENOUGH, changed_mind
 from selc.types import Outcome, Pass
 
+UNSURE = 0.05  # of contradictions that lasted to the end: so many changes of mind, and labels are not changed
 ADVICE = "Train longer (epochs), with a larger learning rate (lr), or on features of a trained network (selc embed)."
 OR_ELSE = "If that does not help, most labels may be wrong, which nothing in the data can show."
 
@@ -63,7 +64,7 @@ def fickle(seen: Pass, given: Tensor, num_classes: int, turn: Turn) -> str | Non
     surer = surer[: int(there.sum()) // 2]
     changed = changed_mind(now[surer], then[surer], given[surer], num_classes)
     changes, lasting = int((changed == 1).sum()), int((changed >= 0).sum())
-    if changes < max(ENOUGH, FICKLE * lasting):
+    if changes < max(ENOUGH, UNSURE * lasting):
         return None
     return (
         f"The network has not learnt enough to judge labels: in {changes / lasting:.0%} of the cases in which it was "
