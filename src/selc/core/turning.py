@@ -90,13 +90,21 @@ def purity_lost(since: list[Window]) -> tuple[float, float]:
     return 1 - float(means[-1]) / scale, 2.5 * error * math.sqrt(2 / together) / scale
 
 
-def knows_its_mind(seen: list[Window]) -> Window | None:
+def knows_its_mind(seen: list[Window], patience: float) -> Window | None:
     """The window by which the network had learnt most of what it will; None while it still learns.
 
-    It is the first steady one. A network that is never steady is waited for until half of what it contradicted at first
-    no longer is, be it learnt or memorised.
+    It is the first steady one. A network that never is changes its mind ever less while it learns: it is waited for as
+    long as it comes within a standard error of its fewest changes in ``patience`` epochs, and until half of what it
+    contradicted at first no longer is, be it learnt or memorised.
     """
-    return next((window for window in seen if window.steady or window.lasting < seen[0].lasting / 2), None)
+    fewest, near = 1.0, 0
+    for place, window in enumerate(seen):
+        fewest = min(fewest, window.fickle)
+        if window.fickle <= fewest + math.sqrt(fewest * (1 - fewest) / max(window.lasting, 1)):
+            near = place
+        if window.steady or window.lasting < seen[0].lasting / 2 or place - near > patience:
+            return window
+    return None
 
 
 def recognise(seen: list[Window], now: int, epochs: float) -> Turn | None:
@@ -124,7 +132,7 @@ def recognise(seen: list[Window], now: int, epochs: float) -> Turn | None:
     top = next(window for window in counted if window.gap >= (1 - PLATEAU) * largest)
     lost, chance = purity_lost(seen[seen.index(top) :])
     together = last.gap < (1 - DROP) * largest
-    learnt = knows_its_mind(seen[1:])
+    learnt = knows_its_mind(seen[1:], back)
     fallen = learnt is not None and together and lost > max(PLATEAU, chance)
     memorised = learnt is not None and now - top.clock > back and lost > max(DROP, chance)
     # Stepping back farther than that would cost too much; and a network that learnt so long is not sent to its youth.
