@@ -397,20 +397,23 @@ def test_the_command_refuses_what_it_does_not_know(tmp_path: Path) -> None:
         assert sentence in result.stderr
 
 
+def real(name: str) -> Path:
+    return Path(os.environ.get("SELC_DATA", ".")) / "cifar10" / f"{name}.parquet"
+
+
 def real_images(name: str, count: int) -> tuple[ImageInputs, Tensor]:
     """The first images of a file of CIFAR-10 and their clean labels."""
     from PIL import Image
     from pyarrow.parquet import ParquetFile
 
-    path = Path(os.environ["SELC_DATA"]) / "cifar10" / f"{name}.parquet"
-    rows = next(ParquetFile(path).iter_batches(batch_size=count, columns=["image", "label"])).to_pylist()
+    rows = next(ParquetFile(real(name)).iter_batches(batch_size=count, columns=["image", "label"])).to_pylist()
     stored = np.stack([np.asarray(Image.open(io.BytesIO(row["image"])).convert("RGB")) for row in rows])
     images = torch.from_numpy(stored.transpose(0, 3, 1, 2).copy())
     view = replace(VIEW, size=(32, 32))
     return ImageInputs(ArrayPixels(images), view), torch.tensor([row["label"] for row in rows])
 
 
-@pytest.mark.skipif("SELC_DATA" not in os.environ, reason="needs the images of CIFAR-10")
+@pytest.mark.skipif(not real("train").exists(), reason="needs the images of CIFAR-10")
 def test_a_linear_probe_on_500_real_images_is_far_above_chance(tmp_path: Path) -> None:
     inputs, labels = real_images("train", 500)
     test = EvalSet(*real_images("test", 300))
