@@ -67,15 +67,15 @@ TURN = Turn(peak=0.5, start=0.5, alpha=0.7, dispute=0.2, dispute_half=0.2, dispu
 MEMORISED, SAME, OTHER = 0, 1, 2
 
 
-def contradictions(later: int, share: float = 1.0, wrong: int = 400, num_classes: int = 10) -> str | None:
+def contradictions(later: int, share: float = 1.0, wrong: int = 400) -> str | None:
     """A network that knows all classes of 2,000 samples and contradicts labels that are wrong; what it says of a share
     of these in the end, when it has memorised the given ones, says the same, or names another class again."""
-    true = random_labels(2000, num_classes, seed=1)
+    true = random_labels(2000, 10, seed=1)
     given = true.clone()
-    given[:wrong] = (true[:wrong] + 1) % num_classes
+    given[:wrong] = (true[:wrong] + 1) % 10
     end = true.clone()
     changed = slice(0, round(share * wrong))
-    end[changed] = {MEMORISED: given, SAME: true, OTHER: (true + 2) % num_classes}[later][changed]
+    end[changed] = {MEMORISED: given, SAME: true, OTHER: (true + 2) % 10}[later][changed]
     sure = torch.arange(2000).float() / -2000  # those in question are the surest
     both = torch.stack([true, true, end])
     seen = Pass(torch.zeros(3, 2000), both, sure.expand(3, -1) + 1, torch.full((3, 2000), -1))

@@ -85,6 +85,12 @@ def changed_mind(predictions: Tensor, before: Tensor, labels: Tensor, num_classe
     return torch.where(lasting, (predictions != before).to(torch.int8), -1)
 
 
+def changes_of_mind(changed: Tensor, surest: Tensor) -> tuple[int, int]:
+    """How many of the surer half changed their mind, and of how many; ``surest`` are all rows by confidence."""
+    surer = changed[surest[: len(surest) // 2]]
+    return int((surer == 1).sum()), int((surer >= 0).sum())
+
+
 def look(losses: Tensor, agrees: Tensor, confidences: Tensor, epoch: int, changed: Tensor | None = None) -> Window:
     """The window of a whole epoch: a part of one holds samples that were seen a shorter or longer time ago.
 
@@ -96,6 +102,5 @@ def look(losses: Tensor, agrees: Tensor, confidences: Tensor, epoch: int, change
     window = Window(epoch + 0.5, gap(losses), every, half, fifth, len(surest))
     if changed is None:
         return window
-    surer = changed[order[: len(order) // 2]]
-    lasting = int((surer >= 0).sum())
-    return window._replace(lasting=lasting, fickle=int((surer == 1).sum()) / max(lasting, 1))
+    changes, lasting = changes_of_mind(changed, order)
+    return window._replace(lasting=lasting, fickle=changes / max(lasting, 1))

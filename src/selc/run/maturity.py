@@ -9,7 +9,7 @@ from torch import Tensor
 
 from selc.core.judgement import contested
 from selc.core.turning import Turn
-from selc.core.window import ENOUGH, changed_mind
+from selc.core.window import ENOUGH, changed_mind, changes_of_mind
 from selc.types import Outcome, Pass
 
 UNSURE = 0.05  # of contradictions that lasted to the end: so many changes of mind, and labels are not changed
@@ -26,10 +26,10 @@ def unlearnt(seen: Pass, given: Tensor, num_classes: int, turn: Turn | None) -> 
     that even the more confident half of the predictions contradicts most labels, while no label prevails among the
     samples of a pattern: wrong labels that are in the majority, and a network that is not there yet, look the same.
     """
-    epochs = (seen.predictions >= 0).any(dim=1).nonzero().flatten()
-    if not len(epochs):
+    last = _last_recorded(seen)
+    if last is None:
         return None  # the method shows nothing of it
-    epoch = int(epochs[-1]) if turn is None else turn.judged(int(epochs[-1]) + 1)
+    epoch = last if turn is None else turn.judged(last + 1)
     there = seen.predictions[epoch] >= 0
     predicted, label = seen.predictions[epoch][there].long(), given[there]
     if not bool(there.any()):
@@ -54,16 +54,14 @@ def fickle(seen: Pass, given: Tensor, num_classes: int, turn: Turn) -> str | Non
     It changes its mind about what it contradicts, see `Window.steady`, between the epoch that labels are judged by and
     the last one.
     """
-    epochs = (seen.predictions >= 0).any(dim=1).nonzero().flatten()
-    if not len(epochs) or turn.start is None:  # no correction: it took in the labels
+    last = _last_recorded(seen)
+    if last is None or turn.start is None:  # no correction: it took in the labels
         return None
-    last = int(epochs[-1])
-    then, now = seen.predictions[turn.judged(last + 1)], seen.predictions[last]
-    there = (then >= 0) & (now >= 0)
-    surer = torch.where(there, seen.confidences[turn.judged(last + 1)], -1.0).argsort(descending=True, stable=True)
-    surer = surer[: int(there.sum()) // 2]
-    changed = changed_mind(now[surer], then[surer], given[surer], num_classes)
-    changes, lasting = int((changed == 1).sum()), int((changed >= 0).sum())
+    epoch = turn.judged(last + 1)
+    there = (seen.predictions[epoch] >= 0) & (seen.predictions[last] >= 0)
+    then, now = seen.predictions[epoch][there], seen.predictions[last][there]
+    surest = seen.confidences[epoch][there].argsort(descending=True, stable=True)
+    changes, lasting = changes_of_mind(changed_mind(now, then, given[there], num_classes), surest)
     if changes < max(ENOUGH, UNSURE * lasting):
         return None
     return (
@@ -91,6 +89,12 @@ def judging(outcome: Outcome, given: Tensor, num_classes: int) -> Judged:
     if reason is not None:
         outcome.given, outcome.trust = given, torch.zeros(len(given), dtype=torch.float64)
     return Judged(outcome, reason, nothing is None)
+
+
+def _last_recorded(seen: Pass) -> int | None:
+    """The last epoch with predictions; None: the method shows none."""
+    epochs = (seen.predictions >= 0).any(dim=1).nonzero().flatten()
+    return int(epochs[-1]) if len(epochs) else None
 
 
 def _mean_recall(predicted: Tensor, label: Tensor, num_classes: int) -> tuple[float, float]:
