@@ -28,6 +28,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from machine import machine
 from selc.data.folder import folder
 from selc.files import write_text
 from selc.run.folder import environment
@@ -201,7 +202,7 @@ def table(lines: list[dict[str, Any]]) -> str:
         "# Input",
         "",
         f"Written by `benchmarks/input.py` at commit {about['commit']} with torch {about['torch']}, Pillow and "
-        f"simplejpeg, {about['threads']} thread, {about['platform']}. {ROWS:,} JPEG files of 32 x 32 pixels in 10 "
+        f"simplejpeg, {about['threads']} thread, {machine(about)}. {ROWS:,} JPEG files of 32 x 32 pixels in 10 "
         f"folders, batches of {BATCH} with random crop, flip and normalisation, 2 workers each. Ratios of samples per "
         "second of processor time (all processes), ours by that of a DataLoader with Pillow per sample that took turns "
         "with it: median and quartiles over the repeats. More than 1 is faster.",

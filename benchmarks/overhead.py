@@ -24,6 +24,7 @@ from typing import Any, Literal
 import torch
 import torch.nn.functional as F
 
+from machine import machine
 from selc.data import ArrayInputs
 from selc.files import write_text
 from selc.methods import create as create_method
@@ -220,7 +221,7 @@ def table(lines: list[dict[str, Any]]) -> str:
         "# Overhead",
         "",
         f"Written by `benchmarks/overhead.py` at commit {about['commit']} with torch {about['torch']}, "
-        f"{about['threads']} thread, {about['platform']}. Ratios of ours to a reference that took turns with it: "
+        f"{about['threads']} thread, {machine(about)}. Ratios of ours to a reference that took turns with it: "
         "median and quartiles over the repeats. Seconds are medians of one turn, and say less than the ratios.",
         "",
         "| name | ratio of | median | quartiles | target | pass | repeats | seconds, ours / reference |",

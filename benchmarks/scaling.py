@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 
+from machine import machine
 from overhead import THREADS, Measurement, Task, Turn, bare, ours
 from selc.files import write_text
 from selc.nets import create as create_net
@@ -228,7 +229,7 @@ def page(lines: list[dict[str, Any]]) -> str:
         "# Scaling",
         "",
         f"Written by `benchmarks/scaling.py` at commit {about['commit']} with torch {about['torch']} on "
-        f"{about['platform']}. Ratios of two that took turns: median and quartiles over the repeats.",
+        f"{machine(about)}. Ratios of two that took turns: median and quartiles over the repeats.",
         "",
         "| ratio of | median | quartiles | target | pass | repeats |",
         "|---|---|---|---|---|---|",

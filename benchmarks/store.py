@@ -30,6 +30,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from machine import machine
 from selc.core import Store
 from selc.core.store_forms import FormName, Half
 from selc.files import write_text
@@ -338,7 +339,7 @@ def rendered(lines: list[dict[str, Any]]) -> str:
         "# Tables",
         "",
         f"Written by `benchmarks/store.py` at commit {commits} with torch {about['torch']}, {THREADS} thread, "
-        f"{about['platform']}.",
+        f"{machine(about)}.",
         "",
         "## Deviation from the dense table",
         "",
@@ -440,7 +441,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="folder of the results")
     arguments = parser.parse_args()
     torch.set_num_threads(THREADS)
-    where = {k: v for k, v in environment().items() if k in ("commit", "torch", "platform")}
+    where = {k: v for k, v in environment().items() if k in ("commit", "torch", "platform", "cpu_capability")}
     results = arguments.out / "store.jsonl"
     for part in arguments.only or PARTS:
         found = []

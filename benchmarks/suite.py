@@ -170,7 +170,7 @@ def run_all(
     before = done(arguments.out, type(wanted[0]))
     todo = [job for job in wanted if key_of(job) not in before]
     print(f"{len(wanted) - len(todo)} trainings are there, {len(todo)} to go", flush=True)
-    where = {k: v for k, v in environment().items() if k in ("commit", "torch", "selc")}
+    where = {k: v for k, v in environment().items() if k in ("commit", "torch", "selc", "cpu_capability")}
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     with (

@@ -208,6 +208,14 @@ def test_a_caption_says_scale_seeds_whose_numbers_and_commit_and_the_order_stand
         assert "4 methods in common, tau 1.00" in text
 
 
+def test_a_page_names_the_instructions_of_its_trainings_where_they_were_kept() -> None:
+    table = miniature_table()
+    first, second, *_ = table.cells("cpu")
+    kept, before = line(first, 0.5, cpu_capability="AVX2"), line(second, 0.5)
+    about = page_of([table], "cpu", {one["key"]: one for one in (kept, before)}, "text").about
+    assert "; selc 0, torch 2; selc 0, torch 2, AVX2." in about
+
+
 @pytest.mark.parametrize("scale", SCALES)
 def test_without_results_every_published_number_is_there_and_what_is_ours_says_not_run(scale: str) -> None:
     tables = [load(name) for name in names()]

@@ -64,6 +64,7 @@ def test_a_line_holds_what_selc_train_alone_gives(places: Places, tmp_path: Path
     assert (got["best_epoch"], got["last_epoch"]) == (best["epoch"], 1)
     assert got["seconds"] > 0
     assert "torch" in got
+    assert "cpu_capability" in got
     assert not places.runs.exists()  # nothing is left of a cell that is done
 
 

@@ -112,7 +112,7 @@ def line_of(run: RunFolder, seconds: float) -> Line:
         "seconds": round(seconds, 2),
         "epochs": len(history),
         "peak_mb": _peak_mb(),
-        **{name: where[name] for name in ("selc", "commit", "torch", "python")},
+        **{name: where[name] for name in ("selc", "commit", "torch", "python", "cpu_capability")},
     }
     for name in ("right_before", "right_after"):
         if name in summary:

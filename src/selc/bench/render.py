@@ -55,7 +55,7 @@ def page_of(tables: Sequence[Table], scale: str, lines: dict[str, Line], variant
         sheets.append(main_sheet(table, scale, cells, lines, variant))
         sheets += more_sheets(table, scale, cells, lines)
     used = _used([cell for table in tables for cell in table.cells(scale, variant)], lines)
-    versions = sorted({f"selc {line.get('selc')}, torch {line.get('torch')}" for line in used})
+    versions = sorted({_made_with(line) for line in used})
     command = f"selc bench render --scale {scale}" + (f" --variant {variant}" if variant != "text" else "")
     about = f"Rendered by `{command}` from {len(used)} trainings; {_commits(used)}; {'; '.join(versions)}."
     if not used:
@@ -84,6 +84,11 @@ def _used(cells: Iterable[Cell], lines: dict[str, Line]) -> list[Line]:
     """The results that the cells have, each once."""
     keys = dict.fromkeys(cell.key() for cell in cells if not cell.skip and lines)
     return [lines[key] for key in keys if key in lines]
+
+
+def _made_with(line: Line) -> str:
+    capability = line.get("cpu_capability")  # lines of before it was kept lack it
+    return f"selc {line.get('selc')}, torch {line.get('torch')}" + (f", {capability}" if capability else "")
 
 
 def _commits(used: Sequence[Line]) -> str:

@@ -1,7 +1,7 @@
 """The run folder: everything that a run leaves behind, each file whole or not at all.
 
 config.toml             every setting, loadable again
-environment.json        versions, commit, threads
+environment.json        versions, commit, processor, threads
 data.json               what was noticed about the data, and which samples were left out
 given_targets.safetensors  soft labels to train on, where another run gave some
 noise.npz, noise.json   given labels, true labels where known, names of the samples; rate, matrix, hash
@@ -320,7 +320,8 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,
-        "platform": platform.platform(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),  # sums differ in their last bits between these
         "threads": torch.get_num_threads(),
     }
 
