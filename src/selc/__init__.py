@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from selc.train import Plan as Plan
     from selc.types import Outcome as Outcome
 
-__version__ = "0.1.0"
+__version__ = "0.1.0"  # the one source: the build reads it here
 
 _HOME = {
     "IndexedDataset": "selc.core",
