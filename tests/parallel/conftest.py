@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 TASKS = {
-    1: "eleven,others,engines,own_loop",
-    2: "messages,eleven,others,engines,own_loop,tables,batch_norm,refused",
-    4: "messages,eleven,tables,batch_norm",
+    1: "eleven,single,automatic,others,engines,own_loop",
+    2: "messages,eleven,single,automatic,others,engines,own_loop,tables,batch_norm,refused",
+    4: "messages,eleven,automatic,tables,batch_norm",
 }
 PATIENCE = 300  # seconds: the machine may be busy
 Ran = Callable[[int], Path]

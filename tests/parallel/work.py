@@ -1,7 +1,8 @@
 """What the processes of the tests in this folder do: small trainings, in one process or in several.
 
 ``python -m tests.parallel.work TASKS FOLDER RANK SIZE`` is one of SIZE processes; they meet by a file in FOLDER. What
-comes out of a task is written to FOLDER.
+comes out of a task is written to FOLDER. Trainings that are compared to the last digits are in float64: how far two
+orders of a sum drift apart in float32 depends on the processor.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +31,14 @@ from selc.methods import Method, create
 from selc.run.job import gathered
 from selc.train import Plan, Progress, Trainer
 from selc.types import Batch, EvalSet, Labels, Outcome, TrainSet
+from tests.float64 import in_float64
 
 CLASSES, FEATURES = 5, 8
 ROWS = 398  # with batches of 66 the last one has 2 rows: of four processes two have none of them
 BATCH = 66
 
+# Start and alpha are given: found by the training itself, they would turn a rounding into another training.
+SELC: dict[str, Any] = {"start": 1.5, "alpha": 0.7}
 # Times are early, so that five epochs are enough for whatever a method does late.
 METHODS: dict[str, dict[str, Any]] = {
     "ce": {},
@@ -40,9 +46,9 @@ METHODS: dict[str, dict[str, Any]] = {
     "sce": {},
     "nce+rce": {"clip_norm": 0.5},
     "elr": {},
-    "sat": {"start": 1.5, "alpha": 0.7},
-    "selc": {},
-    "selc+": {},
+    "sat": SELC,
+    "selc": SELC,
+    "selc+": SELC,
     "plc": {"warm_up": 1, "window": 2, "theta": 0.5, "quiet": 0.5},
     "lrt": {"update": 1, "start": 1, "interval": 2, "window": 2},
     "pencil": {},
@@ -55,12 +61,14 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 ELEVEN = list(METHODS)[:11]
 OTHERS = list(METHODS)[11:]
+SINGLE = ["ce", "gce", "elr", "sat", "selc"]  # in float32 as well: they decide nothing by a comparison
+NUDGES = 4
 PLANS: dict[str, dict[str, Any]] = {
     "sce": {"lr": 0.01}
 }  # the gradient of its reverse term is nine times that of cross entropy
 # The same once more in other circumstances.
 VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "selc, weighted": ("selc", {"start": 1.5, "alpha": 0.7, "weighted": True}, {}),
+    "selc, weighted": ("selc", {**SELC, "weighted": True}, {}),
     "selc, Option I": ("selc", {"start": 1, "alpha": 0.8, "option": "I"}, {}),
     "selc, held out": ("selc", {"start": 1, "alpha": 0.8}, {"val_fraction": 0.1, "pick": "best-val"}),
     "selc, swept": ("selc", {"start": 1, "alpha": 0.8}, {"losses": "sweep"}),
@@ -88,11 +96,20 @@ def net(outputs: int) -> nn.Module:
     return nn.Sequential(nn.Linear(FEATURES, 24), nn.Tanh(), nn.Linear(24, outputs))
 
 
-def trainer(folder: Path | None = None, progress: Progress | None = None, **plan: Any) -> Trainer:
-    settings = {"epochs": 5, "lr": 0.1, "batch_size": BATCH, "schedule": "constant", "threads": 1, **plan}
+EPOCHS = 5
+STEPS = EPOCHS * -(-ROWS // BATCH)
+
+
+def trainer(
+    folder: Path | None = None,
+    progress: Progress | None = None,
+    model: Callable[[int], nn.Module] = net,
+    **plan: Any,
+) -> Trainer:
+    settings = {"epochs": EPOCHS, "lr": 0.1, "batch_size": BATCH, "schedule": "constant", "threads": 1, **plan}
     x, label = points(150, seed=1)
     tests = {"test": EvalSet(ArrayInputs(x), label)}
-    return Trainer(Plan(**settings), net, tests=tests, folder=folder, fingerprint="it", progress=progress)
+    return Trainer(Plan(**settings), model, tests=tests, folder=folder, fingerprint="it", progress=progress)
 
 
 def described(outcome: Outcome) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
@@ -151,12 +168,55 @@ def messages(folder: Path) -> None:
     (folder / f"told to {world.rank}.json").write_text(json.dumps(told))
 
 
+@in_float64()
 def eleven(folder: Path) -> None:
     """The methods that must not depend on the number of processes in any case."""
     for name in ELEVEN:
         write(folder, name, trainer(**PLANS.get(name, {})).fit(create(name, METHODS[name]), train_set()))
 
 
+def single(folder: Path) -> None:
+    """In float32, and in one process also from inputs and weights that are off by their last digit."""
+    for name in SINGLE:
+        write(folder, f"{name}, float32", trainer().fit(create(name, METHODS[name]), train_set()))
+        for nudge in range(NUDGES if current().size == 1 else 0):
+            outcome = trainer(model=partial(nudged_net, nudge)).fit(create(name, METHODS[name]), nudged_set(nudge))
+            write(folder, f"{name}, nudge {nudge}", outcome)
+
+
+def nudged(x: Tensor, nudge: int) -> Tensor:
+    """One unit in the last place up or down, drawn for each number."""
+    up = torch.rand(x.shape, generator=torch.Generator().manual_seed(nudge)) < 0.5
+    return torch.nextafter(x, torch.where(up, torch.inf, -torch.inf))
+
+
+def nudged_net(nudge: int, outputs: int) -> nn.Module:
+    model = net(outputs)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.copy_(nudged(weight, nudge))
+    return model
+
+
+def nudged_set(nudge: int) -> TrainSet:
+    return replace(train_set(), inputs=ArrayInputs(nudged(points(ROWS, seed=0)[0], nudge)))
+
+
+@in_float64()
+def automatic(folder: Path) -> None:
+    """What SELC decides by itself; also with inputs that are off by a thousandth: it must be no close decision."""
+    x = points(ROWS, seed=0)[0]
+    for name, off in {"exact": 0.0, "blurred": 1e-3}.items():
+        blur = off * torch.randn(x.shape, generator=torch.Generator().manual_seed(0))
+        outcome = trainer().fit(create("selc", {}), replace(train_set(), inputs=ArrayInputs(x * (1 + blur))))
+        assert outcome.turning_point is not None
+        epochs = [[entry["epoch"], entry["stage"], bool(entry.get("undone"))] for entry in outcome.history]
+        if current().leads:
+            decided = {"start": outcome.turning_point.start, "epochs": epochs}
+            (folder / f"automatic, {name}.json").write_text(json.dumps(decided))
+
+
+@in_float64()
 def others(folder: Path) -> None:
     """The other methods that run in several processes, and SELC in other circumstances."""
     for name in OTHERS:
@@ -176,14 +236,17 @@ def tables(folder: Path) -> None:
     assert torch.equal(whole.full(), outcome.probs.full())
 
 
+@in_float64()
 def engines(folder: Path) -> None:
     """FSDP and DDP, each uninterrupted and with a second start after three epochs."""
     for engine in ("fsdp", "ddp"):
         plan: dict[str, Any] = {"engine": engine, "optimizer": "AdamW", "lr": 0.01, "clip_norm": 0.5}
-        write(folder, engine, trainer(**plan).fit(create("selc", {}), train_set()))
+        write(folder, engine, trainer(**plan).fit(create("selc", SELC), train_set()))
         broken_off(folder / f"{engine}-run", plan)
         write(
-            folder, f"{engine}, resumed", trainer(folder / f"{engine}-run", **plan).fit(create("selc", {}), train_set())
+            folder,
+            f"{engine}, resumed",
+            trainer(folder / f"{engine}-run", **plan).fit(create("selc", SELC), train_set()),
         )
     broken_off(folder / "left", {})
 
@@ -191,7 +254,7 @@ def engines(folder: Path) -> None:
 def broken_off(folder: Path, plan: dict[str, Any]) -> None:
     """A run that ends after three epochs."""
     try:
-        trainer(folder, StopAfter(3), **plan).fit(create("selc", {}), train_set())
+        trainer(folder, StopAfter(3), **plan).fit(create("selc", SELC), train_set())
     except BrokenOffError:
         return
     raise AssertionError("it went on")
@@ -241,7 +304,6 @@ def refused(folder: Path) -> None:
 
 LOOPS: dict[str, dict[str, Any]] = {
     "a number": {"start": 2, "alpha": 0.8},
-    "auto": {"start": "auto", "epochs": 12},
     "weighted": {"start": 2, "alpha": 0.8, "weighted": True},
     "Option I": {"start": 2, "alpha": 0.8, "option": "I"},
     "uneven": {"start": 2, "alpha": 0.8},
@@ -249,16 +311,18 @@ LOOPS: dict[str, dict[str, Any]] = {
     "disk": {"start": 2, "alpha": 0.8, "store": "disk"},
     "top-k": {"start": 2, "alpha": 0.8, "store": "top-k"},
 }
+AUTOMATIC: dict[str, dict[str, Any]] = {"auto": {"start": "auto", "epochs": 12}}
 WIDTH = {"top-k": 24}  # classes, most of them of no sample: of so few as there are, top-k keeps all
 
 
+@in_float64()
 def own_loop(folder: Path) -> None:
     """`SELCLoss` in a loop that is not ours; the batches of all processes together are the same for any number."""
     samples, epochs = 51, 12
     x, label = points(samples, seed=3)
     given = torch.where(torch.arange(samples) % 4 == 0, (label + 2) % CLASSES, label)
     world = current()
-    for name, options in LOOPS.items():
+    for name, options in (LOOPS | AUTOMATIC).items():
         uneven, classes = name == "uneven", WIDTH.get(name, CLASSES)
         torch.manual_seed(0)
         model = net(classes)
@@ -304,7 +368,9 @@ def main(tasks: str, folder: Path, rank: int, size: int) -> None:
         dist.destroy_process_group()
 
 
-TASKS = {f.__name__: f for f in (messages, eleven, others, tables, engines, batch_norm, refused, own_loop)}
+TASKS = {
+    f.__name__: f for f in (messages, eleven, single, automatic, others, tables, engines, batch_norm, refused, own_loop)
+}
 
 if __name__ == "__main__":
     main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
