@@ -52,31 +52,104 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:
-    """Let ``write`` fill a temporary file beside ``path``, then put it in place in one step.
+    """Let ``write`` fill a temporary file beside ``path``, then put it in place in one step, to stay.
 
     If anything fails, what stood at ``path`` before still stands there.
     """
-    temporary = path.with_name(f".{path.name}.tmp")  # one name: what a kill left behind is written over
-    try:
-        with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = temporary_of(path)
+    with writing(path):
+        make_folder(path.parent)
+        with held(temporary):
             write(temporary)
-            with open(temporary, "rb+") as file:
-                os.fsync(file.fileno())
+            sync(temporary)
             os.replace(temporary, path)
+        sync_folder(path.parent)
+
+
+def temporary_of(path: Path) -> Path:
+    """Where a file is written before it is put in place. One name: what a kill left is written over the next time."""
+    return path.with_name(f".{path.name}.tmp")
+
+
+@contextmanager
+def held(temporary: Path, mode: int = 0o666) -> Iterator[None]:
+    """A new temporary file to fill, locked as long as this process is at it; what is left of it at the end is removed.
+
+    The lock goes with the process, however it ends: whoever gets it knows that the writer is dead. Where the system
+    has no such locks, nobody gets it.
+    """
+    while True:
+        handle = os.open(temporary, os.O_RDWR | os.O_CREAT, mode)
+        _lock(handle, wait=True)
+        if _names(temporary, handle):
+            break
+        os.close(handle)  # somebody put it in place, or swept it away, before the lock was ours
+    if os.name == "nt":  # there an open file can be neither locked so nor put in place
+        os.close(handle)
+    try:
+        yield
     finally:
         with suppress(OSError):
-            temporary.unlink()
+            if os.name == "nt" or _names(temporary, handle):
+                temporary.unlink()
+        if os.name != "nt":
+            os.close(handle)
+
+
+def sweep(folder: Path, names: str = "**/.*.tmp") -> None:
+    """Remove the temporary files of dead writers from a folder of ours, and from those below it."""
+    for temporary in folder.glob(names):
+        with suppress(OSError):  # gone by now, or not ours to remove
+            handle = os.open(temporary, os.O_RDWR)
+            try:
+                if _lock(handle, wait=False) and _names(temporary, handle):
+                    temporary.unlink()
+            finally:
+                os.close(handle)
+
+
+def _lock(handle: int, *, wait: bool) -> bool:
+    """Whether the lock is ours."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:  # another has it, or the disk has no locks
+        return False
+    return True
+
+
+def _names(path: Path, handle: int) -> bool:
+    """Whether ``path`` is still the name of an open file."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(handle))
+    except OSError:
+        return False
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, to stay."""
+    new = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in new:
+        sync_folder(folder.parent)
 
 
 def sync_folder(path: Path) -> None:
     """See to it that the names in a folder outlast a loss of power."""
     with suppress(OSError):  # not every system can
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync(path)
+
+
+def sync(path: Path) -> None:
+    """See to it that the content of a file outlasts a loss of power."""
+    handle = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def write_text(path: Path, text: str) -> None:

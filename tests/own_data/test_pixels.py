@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from selc.data.cache import MappedPixels, cache_folder
 from selc.data.decode import FilePixels, equal_rows, image_pixels
 from selc.data.images import Pixels
 from selc.errors import InputError
+from selc.files import held
 from tests.own_data.miniature import encoded, folder, in_order, picture
 
 SIZE = (10, 10)
@@ -141,14 +141,15 @@ def test_an_interrupt_leaves_nothing_behind_and_the_next_start_works(tmp_path: P
     assert np.array_equal(everything(pixels).numpy(), in_order())
 
 
-def test_what_a_killed_program_left_is_removed_after_a_day(tmp_path: Path, cache: Path) -> None:
-    old, new = cache / ".0-x.tmp", cache / ".1-y.tmp"
-    old.write_bytes(b"1")
-    new.write_bytes(b"1")
-    os.utime(old, (0, time.time() - 2 * 24 * 3600))
-    image_pixels(files_of(folder(tmp_path / "data")), SIZE, cache=cache)
-    assert not old.exists()
-    assert new.exists(), "it may belong to a program that is at it"
+def test_what_a_killed_program_left_is_removed_at_once_and_nothing_else(tmp_path: Path, cache: Path) -> None:
+    dead, living, foreign = cache / ".0123456789ab-x.tmp", cache / ".ba9876543210-y.tmp", cache / ".thesis.tmp"
+    for path in (dead, foreign):
+        path.write_bytes(b"1")
+    with held(living):  # as by another program that is at it
+        image_pixels(files_of(folder(tmp_path / "data")), SIZE, cache=cache)
+        assert living.exists()
+    assert not dead.exists()
+    assert foreign.exists(), "the folder may be one that somebody chose"
 
 
 def test_the_cache_stays_as_it_is_whatever_is_done_to_the_pixels(tmp_path: Path, cache: Path) -> None:

@@ -83,8 +83,10 @@ def train_cell(task: Task) -> Line:
         try:
             before = sum(float(entry["seconds"]) for entry in RunFolder.open(folder).history())
             run = resume(folder, Quiet())
-        except RunFolderError:  # damaged by whatever broke it off: it is ours, and a cell can be trained again
-            shutil.rmtree(folder)
+        except RunFolderError as error:
+            if isinstance(error.__cause__, OSError):  # a disk that is full now, not a folder that is damaged
+                raise
+            shutil.rmtree(folder)  # by whatever broke it off: it is ours, and a cell can be trained again
             before = 0.0
     if run is None:
         run = execute(config, folder, Quiet())

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from selc.errors import ConfigError
+from selc.files import make_folder, write_text, writing
 
 Line = dict[str, Any]
 DEFAULT = Path("benchmarks/results/bench.jsonl")
@@ -33,17 +33,11 @@ def read_lines(path: Path) -> dict[str, Line]:
 
 
 def append_line(path: Path, line: Line) -> None:
-    """Add a line, on the disk before this returns. It begins on a line of its own, whatever a kill left behind."""
-    text = json.dumps(line, allow_nan=False) + "\n"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "ab+") as file:
-        if file.tell() > 0:
-            file.seek(-1, os.SEEK_END)
-            if file.read(1) != b"\n":
-                text = "\n" + text
-        file.write(text.encode())
-        file.flush()
-        os.fsync(file.fileno())
+    """Add a line: the file is written anew, so that no kill leaves half of one."""
+    before = path.read_text() if path.exists() else ""
+    if before and not before.endswith("\n"):
+        before += "\n"
+    write_text(path, before + json.dumps(line, allow_nan=False) + "\n")
 
 
 @contextmanager
@@ -54,9 +48,11 @@ def sole_writer(path: Path) -> Iterator[None]:
     except ImportError:  # not on Windows
         yield
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
     lock = path.with_name(f".{path.name}.lock")
-    with open(lock, "w") as file:
+    with writing(path):
+        make_folder(path.parent)
+        file = open(lock, "w")  # noqa: SIM115 (errors while it is held are not about this file)
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -132,10 +132,8 @@ def run(
     running: dict[BaseProcess, _Running] = {}
     context = _context()
     with sole_writer(places.results):
-        if again:
-            _remove(places, (cell.key() for cell in outlook.todo))
-        elif not places.keep:  # what a kill left after the line was written
-            _remove(places, read_lines(places.results))
+        for key in [cell.key() for cell in outlook.todo] if again else left_over(places):
+            places.remove(key)
         try:
             while True:
                 while slots and (cell := next(waiting, None)) is not None:
@@ -155,10 +153,11 @@ def run(
                 process.join(10)
 
 
-def _remove(places: Places, keys: Iterable[str]) -> None:
-    for key in keys:
-        if places.folder(key).exists():
-            places.remove(key)
+def left_over(places: Places) -> list[str]:
+    """The cells whose folder a kill left, after their line was written."""
+    if places.keep:
+        return []
+    return [key for key in read_lines(places.results) if places.folder(key).exists()]
 
 
 @dataclass(frozen=True)

@@ -132,12 +132,12 @@ def _refuse_with_render(options: dict[str, object]) -> None:
 
 def _fill(cells: list[Cell], machine: Machine, places: Places, dry_run: bool, again: bool) -> int:
     """Train; return how many failed."""
-    from selc.bench.runner import described, look, plan_text, run
+    from selc.bench.runner import described, left_over, look, plan_text, run
 
     outlook = look(cells, places, again=again, device="gpu" if machine.gpus else "cpu")
     for line in plan_text(outlook, machine):
         print(line)
-    if dry_run or not outlook.todo:
+    if dry_run or not (outlook.todo or left_over(places)):
         return 0
     try:
         report = run(outlook, machine, places, again=again)

@@ -54,6 +54,7 @@ def embed(
         from selc.run import Config
         from selc.run.embed import check_target
         from selc.run.embed import embed as embed_bundle
+        from selc.run.embed_file import finished
         from selc.run.job import load
         from selc.screen import reading
 
@@ -63,6 +64,9 @@ def embed(
             assign(settings, assignment)
         config = Config.resolve({"data": settings["data"]})
         path = out or Path(f"{Path(data).stem}-features.npz")
+        if not overwrite and finished(path):
+            print(f"{path} is finished already; nothing to do.")
+            return
         check_target(path, overwrite)  # what is wrong is said before the data are read
         NETS[backbone]
         with reading():

@@ -54,7 +54,7 @@ def apply(
     with speaking():
         from selc.run import RunFolder
         from selc.run.cleaned import TABLES, clean, new_tables, write_tables
-        from selc.run.cleaned_tree import FOLDER, write_tree
+        from selc.run.cleaned_tree import FOLDER, left_unfinished, write_cleaned
         from selc.run.decisions import Decisions, agreement, check_unique
 
         folder = RunFolder.open(run)
@@ -66,12 +66,18 @@ def apply(
             raise ConfigError(f"--tree needs a folder as --out and a folder of images as data; got {got}.")
         if human_only and decisions is None:
             raise ConfigError("--human-only needs --decisions: without them there is no verdict of a person; got none.")
+        if not a_table:
+            left_unfinished(out)
         new_tables(out)  # refuses before anything is written
         made = Decisions.read(decisions).of_run(folder) if decisions is not None else None
         cleaned = clean(folder, findings, made, human_only=human_only)
         with_tree = (a_folder and not a_table) if tree is None else tree
-        images = write_tree(cleaned, folder, out, copy=copy) if with_tree else None
-        for path in write_tables(cleaned, folder, out):
+        tables, images = (
+            (write_tables(cleaned, folder, out), None)
+            if a_table
+            else write_cleaned(cleaned, folder, out, tree=with_tree, copy=copy)
+        )
+        for path in tables:
             print(f"cleaned labels    {path}")
         if images is not None:
             print(f"images            {images.path}: {images.linked:,} links, {images.copied:,} copies")

@@ -47,7 +47,7 @@ def mapped(size: int, folder: Path | None) -> Tensor:
     handle, name = None, None
     try:
         place.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=".selc-table-", dir=place)
+        handle, name = tempfile.mkstemp(prefix=".selc-table-", suffix=".tmp", dir=place)
         _reserve(handle, 4 * size)
         table = torch.from_file(name, shared=True, size=size, dtype=torch.float32)
     except (OSError, RuntimeError) as error:

@@ -11,8 +11,7 @@ import json
 import os
 import shutil
 import struct
-import tempfile
-import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,10 +22,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from selc.files import held, make_folder, sweep, sync_folder
+
 MARK = b"SELCPIX1"
 _TAIL = struct.Struct("<Q8s")
 LIMIT = 8_000_000_000  # bytes of pixels that are kept decoded; more is decoded again in each epoch
-ABANDONED = 24 * 3600  # seconds after which a file that nobody finished is removed
 
 
 def cache_folder(choice: str = "auto") -> Path | None:
@@ -75,35 +75,26 @@ class Place:
 
     def write(self, count: int, fill: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
         """Let ``fill`` write ``count`` bytes to a new file and say something about them; then put it in place."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._tidy()
+        make_folder(self.folder)
+        sweep(self.folder, f".{'?' * 12}-*.tmp")  # no others: the folder may be one that somebody chose
         # Not one name for all: two programs that start on the same folder may both be at it.
-        handle, temporary = tempfile.mkstemp(prefix=f".{self.family[:12]}-", suffix=".tmp", dir=self.folder)
-        try:
-            with os.fdopen(handle, "r+b") as file:
+        temporary = self.folder / f".{self.family[:12]}-{uuid.uuid4().hex}.tmp"
+        with held(temporary, 0o600):
+            with open(temporary, "r+b") as file:
                 file.truncate(count)
-                about = {**fill(temporary), "digest": self.digest, "bytes": count}
+                about = {**fill(str(temporary)), "digest": self.digest, "bytes": count}
                 text = json.dumps(about).encode()
                 file.seek(count)
                 file.write(text + _TAIL.pack(len(text), MARK))
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, self.path)
-        finally:
-            with suppress(OSError):
-                os.unlink(temporary)
+        sync_folder(self.folder)
         for older in self.folder.glob(f"{self.family[:12]}-*.pixels"):
             if older != self.path:
                 with suppress(OSError):  # it may be in use
                     older.unlink()
         return about
-
-    def _tidy(self) -> None:
-        """Remove what a killed program left behind."""
-        for left in self.folder.glob(".*.tmp"):
-            with suppress(OSError):
-                if time.time() - left.stat().st_mtime > ABANDONED:
-                    left.unlink()
 
 
 def json_digest(*parts: object) -> str:

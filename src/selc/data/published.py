@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -80,17 +80,13 @@ def kept(key: str, shape: tuple[int, ...], make: Callable[[], Array]) -> Array:
     except (OSError, ValueError, KeyError):
         pass  # not there, or not whole: made again
     array = make()
-    own = path.with_name(f"{key}-{os.getpid()}.npy")  # two runs may make it at the same time
 
     def write(to: Path) -> None:
         with open(to, "wb") as file:
             np.save(file, array, allow_pickle=False)
 
-    try:
-        write_whole(own, write)
-        os.replace(own, path)
-    except (SelcError, OSError):
-        pass
+    with suppress(SelcError):
+        write_whole(path, write)
     return array
 
 

@@ -12,8 +12,10 @@ from selc.data.decode import shown
 from selc.data.folder import PARTS, list_folder
 from selc.data.own import check_outside
 from selc.errors import InputError, RunFolderError
-from selc.run.cleaned import DROPPED, Cleaned
+from selc.files import sync, sync_folder, temporary_of
+from selc.run.cleaned import DROPPED, NAME, TABLES, Cleaned, new_tables, write_tables
 from selc.run.folder import RunFolder
+from selc.run.together import together, undo
 
 FOLDER = "folder"  # the name of such data
 TREE = "tree"  # beside the tables
@@ -27,29 +29,49 @@ class Tree(NamedTuple):
     copied: int
 
 
-def write_tree(cleaned: Cleaned, run: RunFolder, out: Path, *, copy: bool = False) -> Tree:
-    """Write ``out/tree/CLASS/name`` for each sample that is left: hard links, or copies where links cannot be."""
-    place = out / TREE
-    if place.exists():
-        raise RunFolderError(f"the tree must be new, so that nothing is lost; got {place}, which is there already.")
-    root, names = _originals(run)
-    check_outside(out, run.config.data.name, run.config.data.options)
-    targets = _targets(names, cleaned, run.classes)
-    half = out / f".{TREE}.tmp"
+def left_unfinished(out: Path) -> None:
+    """Remove from ``out`` what a call that was killed had begun to write there."""
+    undo(out, [TREE, *(f"{NAME}{ending}" for ending in TABLES)])
+
+
+def write_cleaned(
+    cleaned: Cleaned, run: RunFolder, out: Path, *, tree: bool, copy: bool = False
+) -> tuple[list[Path], Tree | None]:
+    """Write the folder ``out``, all or nothing: the tables, and ``out/tree/CLASS/name`` for each sample that is left.
+
+    The images of the tree are hard links, or copies where links cannot be.
+    """
+    tables, links = new_tables(out), []
+    if tree:
+        if (out / TREE).exists():
+            raise RunFolderError(
+                f"the tree must be new, so that nothing is lost; got {out / TREE}, which is there already."
+            )
+        root, names = _originals(run)
+        check_outside(out, run.config.data.name, run.config.data.options)
+        targets = _targets(names, cleaned, run.classes)
+        links = [(os.path.realpath(root / name), target) for name, target in zip(names, targets, strict=True) if target]
+    with together(out, [path.name for path in tables] + [TREE] * tree):
+        images = _write_tree(links, out / TREE, copy) if tree else None
+        write_tables(cleaned, run, out)
+    return tables, images
+
+
+def _write_tree(links: Sequence[tuple[str, str]], place: Path, copy: bool) -> Tree:
+    half = temporary_of(place)
     made = {True: 0, False: 0}
     try:
-        shutil.rmtree(half, ignore_errors=True)  # what a kill left behind
-        for name, target in zip(names, targets, strict=True):
-            if target is None:
-                continue
+        half.mkdir()
+        for source, target in links:
             (half / target).parent.mkdir(parents=True, exist_ok=True)
-            made[_place(os.path.realpath(root / name), half / target, copy)] += 1
+            made[_place(source, half / target, copy)] += 1
+        for folder, _, _ in os.walk(half):
+            sync_folder(Path(folder))
         os.replace(half, place)
+        sync_folder(place.parent)
     except OSError as error:
         reason = error.strerror or str(error)
         raise RunFolderError(f"{place} must be writable and the images readable; got: {reason}.") from None
-    finally:
-        shutil.rmtree(half, ignore_errors=True)
     return Tree(place, made[True], made[False])
 
 
@@ -112,4 +134,5 @@ def _place(source: str, target: Path, copy: bool) -> bool:
         except OSError:
             pass  # another disk, or one without links
     shutil.copy2(source, target)
+    sync(target)
     return False

@@ -20,7 +20,7 @@ from selc.data import Bundle, ImageInputs
 from selc.data.augment import centre_crop
 from selc.errors import ConfigError, InputError, RunFolderError
 from selc.files import write_whole
-from selc.run.embed_file import CHUNK, Array, ChunkFolder, Number, Rows, Whitening, write_npz
+from selc.run.embed_file import CHUNK, Array, ChunkFolder, Number, Rows, Whitening, chunk_folder, write_npz
 from selc.run.embed_net import Backbone
 from selc.train import Plan
 from selc.types import EvalSet, Inputs
@@ -80,7 +80,7 @@ def embed(
         "size": reader.size,
         "data_sha256": _data_digest(bundle, sets, reader),
     }
-    chunks = ChunkFolder(path.with_name(path.name + ".part"), about, overwrite)
+    chunks = ChunkFolder(chunk_folder(path), about, overwrite)
     fresh = _fill(chunks, sets, reader, net, progress)
 
     arrays: dict[str, Array | Rows] = {**_labels(bundle, sets)}

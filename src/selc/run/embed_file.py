@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
+import json
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -18,6 +19,7 @@ from selc.files import read_json, write_json, write_whole
 Array = NDArray[Any]
 Number = Literal["float16", "float32"]
 CHUNK = 1024  # rows that are saved at a time: the most that an interruption loses
+ABOUT = "about.json"  # in a folder of chunks: what they are features of
 FLAT = 1e-10  # variances below this share of the largest are rounding
 
 
@@ -26,14 +28,15 @@ class ChunkFolder:
 
     def __init__(self, folder: Path, about: Mapping[str, Any], overwrite: bool) -> None:
         self.folder = folder
-        mark = folder / "about.json"
-        if folder.exists() and not (mark.exists() and read_json(mark) == about):
+        mark = folder / ABOUT
+        found = read_json(mark) if mark.exists() else None  # it is written before the first chunk and removed last
+        if found != about and (found is not None or any(folder.glob("*.npy"))):
             if not overwrite:
                 raise RunFolderError(
                     f"{folder} must hold the same features, half done; got those of other data or another backbone. "
                     "Choose another --out, or add --overwrite."
                 )
-            shutil.rmtree(folder)
+            remove_chunks(folder)
         if not mark.exists():
             write_json(mark, about)
 
@@ -51,10 +54,40 @@ class ChunkFolder:
             yield np.load(self._path(name, first), allow_pickle=False)
 
     def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_chunks(self.folder)
 
     def _path(self, name: str, first: int) -> Path:
         return self.folder / f"{name}-{first:09d}.npy"
+
+
+def chunk_folder(path: Path) -> Path:
+    """Where the chunks of a file of features are."""
+    return path.with_name(path.name + ".part")
+
+
+def finished(path: Path) -> bool:
+    """Whether a kill only left chunks beside the file that holds them all; they are removed then."""
+    folder = chunk_folder(path)
+    if not (path.exists() and folder.is_dir()):
+        return False
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            meta = json.loads(str(arrays["meta"]))
+        about = read_json(folder / ABOUT) if any(folder.iterdir()) else {}
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile, RunFolderError):
+        return False  # not of ours, or not of that file
+    if not all(name in meta and meta[name] == value for name, value in about.items()):
+        return False
+    remove_chunks(folder)
+    return True
+
+
+def remove_chunks(folder: Path) -> None:
+    """The mark goes last, so that what a kill leaves is still known for what it is."""
+    for path in [*folder.glob("*.npy"), *folder.glob(".*.tmp"), folder / ABOUT]:
+        path.unlink(missing_ok=True)
+    with suppress(OSError):  # there is something else in it
+        folder.rmdir()
 
 
 class Whitening(NamedTuple):

@@ -25,7 +25,7 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,13 +42,17 @@ from selc.files import in_short, read_json, read_tensors, write_json, write_tens
 from selc.noise import Noise
 from selc.run.config import Config
 from selc.run.findings import Findings, find
+from selc.run.inputs import write_inputs
 from selc.run.tables import as_csv, has_pyarrow, write_table
 from selc.train.checkpoint import drop_older
 from selc.train.record import read_records
-from selc.types import Outcome, Pass
+from selc.types import Inputs, Outcome, Pass
 
 # What a run that was killed before it began may have left.
-_FIRST = ("environment.json", "noise.npz", "noise.json", "given_targets.safetensors", "config.toml")
+_FIRST = (
+    *("environment.json", "noise.npz", "noise.json", "given_targets.safetensors"),
+    *("data.json", "inputs.safetensors", "inputs.json", "config.toml"),
+)
 PRELIMINARY = {*_FIRST[:-1], *(f".{name}.tmp" for name in _FIRST)}
 
 
@@ -71,6 +75,8 @@ class RunFolder:
         target: Store | None = None,
         rows: Tensor | None = None,
         held: Tensor | None = None,
+        remarks: Mapping[str, Any] | None = None,
+        inputs: Inputs | None = None,
     ) -> RunFolder:
         """Write what is known before the first batch. A folder that holds anything else is left alone."""
         run = cls(path)
@@ -95,6 +101,10 @@ class RunFolder:
         write_json(run.path / "noise.json", {**about, "transition_matrix": noise.matrix.tolist()})
         if target is not None:
             write_tensors(run.path / "given_targets.safetensors", _named(target=target))
+        if remarks is not None:
+            write_json(run.path / "data.json", remarks)
+        if inputs is not None:
+            write_inputs(run.path, inputs)
         config.save(run.path / "config.toml")  # last: a folder with it is a run that can be resumed
         return run
 
@@ -231,7 +241,7 @@ class RunFolder:
         write_text(self.path / "metrics.jsonl", "".join(json.dumps(e) + "\n" for e in entries))
 
     def write_results(self, outcome: Outcome, summary: dict[str, Any], findings: Findings) -> None:
-        """Write what the run was for; the summary last."""
+        """Write what the run was for, and drop what it needs no more; the summary last."""
         write_tensors(self.path / "model.safetensors", {k: v.clone() for k, v in outcome.model.state_dict().items()})
         corrected = outcome.corrected_labels.cpu()
         tables = _named(target=outcome.target, probs=outcome.probs)
@@ -242,10 +252,10 @@ class RunFolder:
         )
         self.write_findings(findings)
         self.write_metrics()
-        write_json(self.path / "summary.json", summary)
         for stage in self.stages():
             shutil.rmtree(stage / "snapshots", ignore_errors=True)  # there is nothing left to step back for
             drop_older(stage)
+        write_json(self.path / "summary.json", summary)
 
     def write_findings(self, findings: Findings) -> None:
         columns = findings.columns(self.ids, self.classes)
@@ -326,6 +336,7 @@ def environment() -> dict[str, Any]:
     }
 
 
+@cache  # of the code that this process has loaded
 def _commit() -> str | None:
     """The commit of selc's own checkout, with a mark if files were changed; None if it is installed otherwise."""
     package = Path(selc.__file__).parent

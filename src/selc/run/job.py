@@ -15,7 +15,7 @@ from selc.core.store import Store
 from selc.core.world import current
 from selc.data import DATASETS, Bundle
 from selc.errors import RunFolderError
-from selc.files import write_json
+from selc.files import sweep
 from selc.methods import Method
 from selc.methods import create as create_method
 from selc.nets import create as create_net
@@ -25,7 +25,6 @@ from selc.run.config import ARRAYS, Config
 from selc.run.estimates import estimates
 from selc.run.findings import ACTIONS
 from selc.run.folder import RunFolder
-from selc.run.inputs import write_inputs
 from selc.run.issues import Issues, issues_of
 from selc.run.labels import Start, corrected_by, with_verdicts
 from selc.run.teacher import supply_for
@@ -63,11 +62,11 @@ def execute(
     job.check(noise.labels)
     if current().leads:
         known = (bundle.true, bundle.classes, bundle.ids, bundle.digest)
-        run = RunFolder.create(out, config, noise, *known, start.target, start.rows, start.held)
+        begin = (start.target, start.rows, start.held)
+        remarks = None
         if bundle.notes or bundle.skipped:
-            skipped = [list(s) for s in bundle.skipped]
-            write_json(run.path / "data.json", {"notes": list(bundle.notes), "skipped": skipped})
-        write_inputs(run.path, bundle.inputs)
+            remarks = {"notes": list(bundle.notes), "skipped": [list(s) for s in bundle.skipped]}
+        RunFolder.create(out, config, noise, *known, *begin, remarks, bundle.inputs)
     current().barrier()
     run = RunFolder.open(out)
     job.go(run, progress)
@@ -157,6 +156,8 @@ def train_into(
 ) -> Outcome:
     """Train in a run folder, which one of the processes writes; what was finished there before is not done again."""
     began, world = time.perf_counter(), current()
+    if world.leads:
+        sweep(run.path)  # what killed processes left; the others wait at the next line
     finished = world.broadcast(run.finished)
     watched = _Watched(run, progress or Progress()) if world.leads else Silent()
     trainer = Trainer(plan, net, tests=tests, val=val, folder=run.path, fingerprint=fingerprint, progress=watched)

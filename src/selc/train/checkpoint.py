@@ -25,7 +25,7 @@ from torch import Tensor
 from selc.core.store import Store
 from selc.core.world import current
 from selc.errors import RunFolderError
-from selc.files import read_json, read_tensors, sync_folder, write_tensors
+from selc.files import read_json, read_tensors, sweep, sync_folder, write_tensors
 from selc.train.background import Background
 from selc.train.manifest import BEFORE, FORMAT, NEWEST, DamagedError, broken_file, read_manifest, write_manifest
 from selc.train.packing import unpack
@@ -185,7 +185,6 @@ class Checkpoint:
         if not leads:
             return
         files |= self._slips.collect(awaited)
-        sync_folder(self.folder)  # the names must be on the disk before the manifest that relies on them
         if self._kept:
             write_manifest(self.before, self._kept[0])
         write_manifest(self.newest, {**manifest, "files": files})
@@ -214,9 +213,10 @@ class Checkpoint:
         return next((bytes(s.tolist()).decode() for s in world.gather(sentence) if len(s)), "")
 
     def _clean(self) -> None:
-        """Remove what a kill left behind: files that no manifest names."""
+        """Remove what a kill left behind: temporary files, and those that no manifest names."""
+        sweep(self.folder)
         named = {file for manifest in self._kept for file in manifest["files"]}
-        for pattern in ("*.safetensors", "*.safetensors.json", ".*.tmp"):
+        for pattern in ("*.safetensors", "*.safetensors.json"):
             for path in self.folder.glob(pattern):
                 if path.name not in named:
                     with suppress(OSError):  # a folder that cannot be written is told when something is to be
@@ -233,3 +233,4 @@ def drop_older(folder: Path) -> None:
     for path in folder.glob("*.safetensors"):
         if path.name not in named:
             path.unlink(missing_ok=True)
+    sync_folder(folder)  # what is removed stays so, whatever happens once the run counts as finished

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from selc.core.world import current
 from selc.errors import RunFolderError
-from selc.files import writing
+from selc.files import make_folder, sync_folder, writing
 from selc.methods.base import Method
 from selc.types import Outcome, Pass
 
@@ -111,12 +111,15 @@ def write_epoch(folder: Path, epoch: int, kept: Pass, num_classes: int) -> None:
         block[name] = getattr(kept, name).numpy()
     block["check"] = _check(block)
     with writing(path):
-        folder.mkdir(parents=True, exist_ok=True)
-        with open(path, "r+b" if path.exists() else "w+b") as file:
+        make_folder(folder)
+        new = not path.exists()
+        with open(path, "w+b" if new else "r+b") as file:
             file.seek(epoch * block.nbytes)
             file.write(block.reshape(1).view(np.uint8).data)
             file.flush()
             os.fsync(file.fileno())
+        if new:
+            sync_folder(folder)
 
 
 def read_records(folder: Path, epochs: int, num_rows: int, num_classes: int) -> Pass:

@@ -100,20 +100,22 @@ class Trainer:
         plan = Plan.model_validate(self.plan.model_dump() | changes)
         folder = None if self.folder is None else self.folder / f"stage-{number}"
         checkpoint = None if folder is None else Checkpoint(folder, self.fingerprint, self.progress.notice)
+        state = checkpoint.open() if checkpoint else None
         snapshots = begin = None
         if stop is not None:
             snapshots = self.snapshots[number] = Snapshots(None if folder is None else folder / "snapshots")
         if start_from is not None:
             outcome, clock = start_from
             states = self.snapshots[outcome.stage]
-            begin = Beginning(outcome, states, states.before(clock))
+            # Where it once began it begins again: the states are dropped before the run counts as finished.
+            epoch = state["begin"][1] if state is not None and "begin" in state else states.before(clock)
+            begin = Beginning(outcome, states, epoch)
         if model is None:
             torch.manual_seed(seed_of(plan.seed, number, "init"))
             model = method.build(self.net, data.num_classes)
         model.to(self.device)
         method.setup(data)
         method.to(self.device)
-        state = checkpoint.open() if checkpoint else None
         doubt = method.check(data, plan.epochs, plan.batch_size)
         if checkpoint is not None and state is not None and state["finished"]:
             remembered = _remembered(checkpoint, method, model, data, number)

@@ -1,0 +1,149 @@
+"""The commands that are broken off, each as small as it can be and still write every kind of file that it has."""
+
+from __future__ import annotations
+
+import io
+import json
+import multiprocessing
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from selc.bench import runner
+from selc.bench.runner import Machine, Places, look
+from selc.cli import app
+from selc.run import embed_file
+from tests.bench.miniature import cell
+from tests.own_data.miniature import folder as folder_of_images
+
+
+@dataclass(frozen=True)
+class Command:
+    """What a user asks for: ``run`` in the folder ``root``, again and again; ``prepare`` lays there what it needs."""
+
+    name: str
+    run: Callable[[Path], None]
+    prepare: Callable[[Path], None] = lambda root: None
+
+
+class Means(nn.Module):
+    """A backbone for `selc embed`: the mean of each channel, and the top left pixel."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([x.mean(dim=(2, 3)), x[:, :, 0, 0]], dim=1)
+
+
+def backbone(num_classes: int) -> nn.Module:
+    return Means()
+
+
+def training(name: str, data: str, *settings: str, epochs: int = 3) -> Command:
+    """`selc train`, and `selc resume` once there is something to resume."""
+
+    def run(root: Path) -> None:
+        if (root / "run" / "config.toml").exists():
+            app(["resume", str(root / "run")])
+        else:
+            options = [word for setting in settings for word in ("--set", setting)]
+            app(["train", data, *options, "--epochs", str(epochs), "--device", "cpu", "--out", str(root / "run")])
+
+    return Command(name, run)
+
+
+def bench(root: Path) -> None:
+    runner._context = lambda: multiprocessing.get_context("fork")  # so that operations count in the cells, too
+    places = Places(root / "results.jsonl", root / "runs")
+    cells = [cell("CE"), cell("SELC", epochs=3)]
+    report = runner.run(look(cells, places), Machine(workers=1), places)
+    for _, reason in report.failed:
+        print(f"error: {reason}")
+    if report.failed:
+        raise SystemExit(2)
+
+
+def commands(inputs: Path) -> Iterator[Command]:
+    """All of them; ``inputs`` is an empty folder for what they read."""
+    noise = ("noise.name=symmetric", "noise.rate=0.3")
+    small = (*noise, "net.name=mlp", "net.hidden=[8]")
+    yield training("train selc", "moons", *small, "method.name=selc", "method.start=1", epochs=4)
+    back = ("method.name=selc", "noise.name=symmetric", "noise.rate=0.4", "net.name=mlp", "net.hidden=[64]")
+    yield training("train selc, a step back", "digits", *back, "train.lr=0.02", "train.batch_size=64", epochs=8)
+    yield training("train selc+, two stages", "moons", *small, "method.name=selc+", "method.start=1", epochs=3)
+    yield training("train co-teaching, two networks", "moons", *small, "method.name=co-teaching")
+    disk = ("method.name=selc", "method.start=1", "train.store=disk")
+    yield training("train selc, tables on disk", "moons", *small, *disk)
+    images = folder_of_images(inputs / "images", each=4)
+    net = ("net.name=mlp", "net.hidden=[8]", "method.name=ce", "data.augment=none")
+    yield training("train on images, the cache", str(images), *net, epochs=2)
+
+    def embed(root: Path) -> None:
+        embed_file.CHUNK = 5
+        options = ["--backbone", f"import:{__name__}:backbone", "--size", "32", "--device", "cpu"]
+        app(["embed", str(images), *options, "--out", str(root / "features.npz")])
+
+    yield Command("embed", embed)
+    yield Command("bench", bench)
+
+    def made(name: str, data: str, *settings: str) -> Path:
+        """A finished run to work on."""
+        if not (inputs / name).exists():
+            os.environ["SELC_CACHE"] = str(inputs / "cache")
+            with suppress(SystemExit), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+                training("", data, *settings, epochs=2).run(inputs)
+            (inputs / "run").rename(inputs / name)
+        return inputs / name
+
+    def table(root: Path) -> None:
+        app(["apply", str(inputs / "points"), "--out", str(root / "cleaned.csv")])
+
+    def tree(*options: str) -> Callable[[Path], None]:
+        return lambda root: app(["apply", str(inputs / "pictures"), "--out", str(root / "cleaned"), *options])
+
+    def points(root: Path) -> None:
+        made("points", "moons", *small, "method.name=selc", "method.start=1")
+
+    def pictures(root: Path) -> None:
+        made("pictures", str(images), *net)
+
+    def copied(root: Path) -> None:
+        points(root)
+        shutil.copytree(inputs / "points", root / "run")
+
+    yield Command("apply, a table", table, points)
+    yield Command("apply, a tree of links", tree(), pictures)
+    yield Command("apply, a tree of copies", tree("--copy"), pictures)
+    yield Command("report", lambda root: app(["report", str(root / "run"), "--samples", "2"]), copied)
+    yield Command("review", lambda root: app(["review", str(root / "run"), "--count", "3"]), copied)
+
+
+# Times and what follows from them, and how much memory was free.
+TIMES = ("seconds", "samples_per_second", "seconds_this_session", "seconds_training", "peak_mb", "check", "why")
+
+
+def results(root: Path) -> dict[str, Any]:
+    """Every file below a folder: its bytes, or what it says less the times it took."""
+    found: dict[str, Any] = {}
+    for path in sorted(root.rglob("*")):
+        name = str(path.relative_to(root))
+        if path.is_dir():
+            found[name + "/"] = None
+        elif path.suffix == ".json":
+            found[name] = _without_times(json.loads(path.read_bytes()))
+        elif path.suffix == ".jsonl":
+            found[name] = [_without_times(json.loads(line)) for line in path.read_bytes().splitlines()]
+        else:
+            found[name] = path.read_bytes()
+    return found
+
+
+def _without_times(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_times(part) for key, part in value.items() if key not in TIMES}
+    return [_without_times(part) for part in value] if isinstance(value, list) else value
