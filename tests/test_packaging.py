@@ -52,7 +52,7 @@ def test_the_lowest_versions_that_are_tested_are_those_that_are_promised() -> No
 def test_the_versions_that_make_installs_are_in_the_ranges() -> None:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pins = dict(line.split("==") for line in lines if line and not line.startswith("#"))
-    pinned = {canonicalize_name(name): Version(version) for name, version in pins.items()}
+    pinned: dict[str, Version] = {canonicalize_name(name): Version(version) for name, version in pins.items()}
     for name, lowest in lower_bounds().items():
         assert name not in pinned or pinned[name] >= lowest, name
 
