@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import csv
-import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -247,23 +244,6 @@ def test_resume_of_a_finished_run_says_so(tmp_path: Path) -> None:
     result = call("resume", str(out))
     assert result.exit_code == 0
     assert "finished already" in result.stdout
-
-
-def test_an_interrupt_says_how_to_go_on_and_resume_does(tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    command = [sys.executable, "-m", "selc"]
-    train = [*command, "train", "moons", "--epochs", "2000", "--out", str(out), "--set", "net.hidden=[8]"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(train, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as process:
-        deadline = time.monotonic() + 60
-        while not (out / "metrics.jsonl").exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, errors
-    assert f"selc resume {out}" in errors
-    assert "Traceback" not in errors
-    assert RunFolder.open(out).history()
 
 
 def test_the_module_runs_as_the_command_does() -> None:

@@ -6,86 +6,114 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from selc.cli import stopping
 from selc.cli.stopping import stoppable
 from selc.run import RunFolder
+from tests.test_cli import call
 
+# No test waits for a time to pass: what is long is longer than any test, what is short is no time at all.
 HEAD = """
-import hashlib, sys, time
+import os, sys, time
 from selc.cli import stopping
-stopping.GRACE = 0.5
+stopping.SAME, stopping.GRACE = float(sys.argv[1]), float(sys.argv[2])
 def say(word):
     print(word, flush=True)
 """
+LONG, NONE = "3600", "-1"
 
 WRITING = """
 with stopping.stoppable("Go on with: selc resume RUN"):
     try:
         say("training")
-        time.sleep(60)
+        while True:
+            time.sleep(0.01)
     except stopping.AskedToStop as asked:
         say("writing")
-        time.sleep(float(sys.argv[1]))
+        for line in sys.stdin:
+            say("still writing")
         say("written")
         sys.exit(asked.code)
 """
 
+# No signal handler of Python runs during the call, and it is the call that says that it has begun.
 INSIDE_A_LONG_CALL = """
 with stopping.stoppable("Go on with: selc resume RUN"):
-    say("training")
-    hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)  # no signal handler of Python runs during this
+    os.system("echo training; exec cat > /dev/null 2>&1")
 """
 
 
-def started(script: str, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", HEAD + script, *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "training\n"
-    return process
+class Script:
+    """A process that is spoken to by signals and lines; it answers by lines."""
 
+    def __init__(self, script: str, same: str, grace: str) -> None:
+        command = [sys.executable, "-c", HEAD + script, same, grace]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, text=True, stdin=pipe, stdout=pipe, stderr=pipe)
+        self.hears("training")
 
-def end(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, errors = process.communicate(timeout=30)
-    return process.returncode, out, errors
+    def hears(self, word: str) -> None:
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == f"{word}\n"
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def goes_on(self) -> None:
+        """Whatever was sent before has arrived when the answer is there."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("go on\n")
+        self.process.stdin.flush()
+        self.hears("still writing")
+
+    def end(self, *, alone: bool) -> tuple[int, str, str]:
+        """Its exit code and last words; unless it must end ``alone``, it is told that nothing more is to be written."""
+        if alone:
+            self.process.wait()
+        out, errors = self.process.communicate()
+        return self.process.returncode, out, errors
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_what_is_being_written_gets_finished(number: signal.Signals, code: int) -> None:
-    process = started(WRITING, "0.2")
-    process.send_signal(number)
-    assert end(process) == (code, "writing\nwritten\n", "")
+    script = Script(WRITING, same=LONG, grace=LONG)
+    script.signal(number)
+    script.hears("writing")
+    script.goes_on()
+    assert script.end(alone=False) == (code, "written\n", "")
 
 
 def test_a_second_ctrl_c_stops_at_once() -> None:
-    process = started(WRITING, "60")
-    process.send_signal(signal.SIGINT)
-    time.sleep(1)
-    process.send_signal(signal.SIGINT)
-    began = time.monotonic()
-    assert end(process) == (130, "writing\n", "\nGo on with: selc resume RUN\n")
-    assert time.monotonic() - began < 2
+    script = Script(WRITING, same=NONE, grace=LONG)
+    script.signal(signal.SIGINT)
+    script.hears("writing")
+    script.signal(signal.SIGINT)
+    assert script.end(alone=True) == (130, "", "\nGo on with: selc resume RUN\n")
 
 
 def test_a_ctrl_c_that_a_launcher_passes_on_again_is_not_a_second_one() -> None:
-    process = started(WRITING, "1")
+    script = Script(WRITING, same=LONG, grace=LONG)
+    script.signal(signal.SIGINT)
+    script.hears("writing")
     for _ in range(3):
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.05)
-    assert end(process) == (130, "writing\nwritten\n", "")
+        script.signal(signal.SIGINT)
+        script.goes_on()
+    assert script.end(alone=False) == (130, "written\n", "")
 
 
 @pytest.mark.parametrize("script", [WRITING, INSIDE_A_LONG_CALL])
 def test_sigterm_does_not_wait_for_ever(script: str) -> None:
-    process = started(script, "60")
-    time.sleep(0.5)  # until it is inside
-    process.send_signal(signal.SIGTERM)
-    code, _, errors = end(process)
+    process = Script(script, same=LONG, grace="0")
+    process.signal(signal.SIGTERM)
+    code, _, errors = process.end(alone=True)
     assert (code, errors) == (143, "\nGo on with: selc resume RUN\n")
+
+
+def test_a_cluster_that_kills_after_ten_seconds_is_not_waited_for() -> None:
+    assert 0 < stopping.SAME < stopping.GRACE < 10  # docker stop; Slurm and Kubernetes wait 30
 
 
 def test_signals_mean_what_they_did_when_it_is_over() -> None:
@@ -95,28 +123,41 @@ def test_signals_mean_what_they_did_when_it_is_over() -> None:
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
-def test_a_training_that_a_cluster_ends_goes_on_from_its_last_epoch(tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    command = [sys.executable, "-m", "selc", "train", "moons", "--method", "ce", "--epochs", "3000", "--out", str(out)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as run:
-        deadline = time.monotonic() + 60
-        while not (out / "metrics.jsonl").exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        run.send_signal(signal.SIGTERM)
-        began = time.monotonic()
-        _, errors = run.communicate(timeout=30)
-    assert time.monotonic() - began < 5
-    assert run.returncode == 143, errors
-    assert f"Interrupted; every finished epoch is saved. Go on with: selc resume {out}" in errors
-    assert "Traceback" not in errors
-    # Every epoch that was told of is saved.
-    saved = [entry["epoch"] for entry in RunFolder.open(out).history()]
-    assert len((out / "metrics.jsonl").read_text().splitlines()) <= len(saved)
-    config = out / "config.toml"
-    assert "epochs = 3000" in config.read_text()
-    assert saved == list(range(len(saved)))
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_command_says_how_to_go_on_and_resume_does(
+    number: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    out, fuse, epochs = tmp_path / "run", tmp_path / "fuse", 5
+    options = ["--noise", "symmetric", "--rate", "0.4", "--epochs", str(epochs), "--set", "net.hidden=[8]"]
+    own = ["--method", "import:tests.interrupting:Interrupting"]
+    own += ["--set", f"method.number={int(number)}", "--set", f"method.fuse={fuse}"]
+    fuse.touch()
+    result = subprocess.run(
+        [sys.executable, "-m", "selc", "train", "moons", *options, *own, "--out", str(out)],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[1],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=False,
+    )
+    assert result.returncode == code, result.stderr
+    assert f"Interrupted; every finished epoch is saved. Go on with: selc resume {out}" in result.stderr
+    assert "Traceback" not in result.stderr
     assert not list(out.rglob("*.tmp"))
+    saved = RunFolder.open(out).history()
+    assert [entry["epoch"] for entry in saved] == list(range(len(saved)))
+    assert 0 < len(saved) < epochs
+    assert len((out / "metrics.jsonl").read_text().splitlines()) <= len(saved)  # what was told of is saved
+
+    resumed = call("resume", str(out), "--trust")
+    assert resumed.exit_code == 0, resumed.output
+    whole = tmp_path / "whole"
+    assert call("train", "moons", *options, *own, "--out", str(whole)).exit_code == 0
+    history = RunFolder.open(out).history()
+    assert len(history) == epochs
+    assert history[: len(saved)] == saved  # not trained again: even the times are the same
+    for name in ("model.safetensors", "targets.safetensors", "corrected_labels.csv"):
+        assert (out / name).read_bytes() == (whole / name).read_bytes()
 
 
 def test_an_interrupted_training_in_python_has_saved_every_epoch(tmp_path: Path) -> None:
