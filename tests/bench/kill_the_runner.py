@@ -1,10 +1,44 @@
-"""The runner that a test kills; apart, so that its process imports no test."""
+"""A runner that is killed in the middle of a cell, at the same place every time; apart, so that it imports no test."""
 
 from __future__ import annotations
 
-from selc.bench.runner import Machine, Places, look, run
+import os
+import signal
+import threading
+from multiprocessing import parent_process
+from multiprocessing.connection import Connection
+from typing import Any
+from unittest.mock import patch
+
+from selc.bench import cell, runner
+from selc.bench.runner import Machine, Places, look
 from tests.bench.miniature import cells
 
+LAST_SEED = 1  # its cells come last: when the first of them starts, three have their lines already
 
-def fill_the_miniature(places: Places, epochs: int) -> None:
-    run(look(cells(epochs), places), Machine(workers=2), places, say=lambda text: None)
+
+def fill_the_miniature(places: Places, epochs: int, alive: Connection) -> None:
+    """The other end of ``alive`` is at its end when the runner and all processes below it are gone."""
+    os.dup2(alive.fileno(), 1)  # what a process hands down to those that it starts
+    alive.close()
+    with patch.object(runner, "work", until_killed):
+        runner.run(look(cells(epochs), places), Machine(workers=2), places, say=lambda text: None)
+
+
+def until_killed(task: cell.Task, answer: Connection) -> None:
+    """What the process of a cell does."""
+    watching = KillTheRunner if task.config["train"]["seed"] == LAST_SEED else cell.Quiet
+    with patch.object(cell, "Quiet", watching):
+        cell.work(task, answer)
+
+
+class KillTheRunner(cell.Quiet):
+    """After two epochs the runner is killed, and its cell is left to notice that."""
+
+    def end_epoch(self, entry: dict[str, Any]) -> None:
+        if entry["epoch"] == 1:
+            runner_process = parent_process()
+            assert runner_process is not None
+            assert runner_process.pid is not None
+            os.kill(runner_process.pid, signal.SIGKILL)
+            threading.Event().wait()

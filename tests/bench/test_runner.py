@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
-import time
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,10 @@ from selc.bench.estimate import counted, estimates, size_of
 from selc.bench.results import append_line, read_lines, sole_writer
 from selc.bench.runner import Machine, Places, chosen, look, run
 from selc.errors import ConfigError
+from selc.files import read_json
 from selc.methods import CE, SELC
 from selc.run import Config, RunFolder, execute
-from tests.bench.kill_the_runner import fill_the_miniature
+from tests.bench.kill_the_runner import LAST_SEED, fill_the_miniature
 from tests.bench.miniature import cell, cells, line
 
 QUIET: list[str] = []
@@ -110,45 +110,29 @@ def test_cells_that_cannot_run_here_are_counted_not_trained(places: Places) -> N
     assert "not here: needs CIFAR-100" in runner.plan_text(outlook, Machine())
 
 
-def wait_until_nothing_is_written(folder: Path) -> None:
-    def seen() -> dict[Path, int]:
-        times = {}
-        for path in folder.rglob("*"):
-            with suppress(FileNotFoundError):  # a temporary file
-                times[path] = path.lstat().st_mtime_ns
-        return times
-
-    before: dict[Path, int] | None = None
-    now = seen()
-    while before != now:
-        time.sleep(0.5)
-        before, now = now, seen()
-
-
 def test_a_killed_runner_loses_no_cell_and_repeats_none(tmp_path: Path) -> None:
-    """SIGKILL in the middle; the lines in the end are those of a runner that nobody disturbed."""
+    """SIGKILL in the middle of a cell; the lines in the end are those of a runner that nobody disturbed."""
     places, epochs = Places(tmp_path / "results.jsonl", tmp_path / "runs"), 6
-    process = runner._context().Process(target=fill_the_miniature, args=(places, epochs))
-    process.start()  # from a process that has the libraries, to save the test their import; its cells have their own
-    broken: set[str] = set()
-    deadline = time.monotonic() + 60
-    while not broken and time.monotonic() < deadline and process.is_alive():
-        done = read_lines(places.results)
-        broken = {path.parts[-3] for path in places.runs.glob("unfinished/*/stage-0/manifest.json")} - set(done)
-        broken = broken if len(done) >= 2 else set()
-        time.sleep(0.01)
-    process.kill()
+    context = runner._context()  # processes with the libraries, to save the test their import
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=fill_the_miniature, args=(places, epochs, theirs))
+    process.start()
+    theirs.close()
     process.join()
-    assert process.exitcode == -signal.SIGKILL  # it had not come to its end
-    wait_until_nothing_is_written(places.runs)  # its cells notice its death within moments
-    before = places.results.read_text()
+    assert process.exitcode == -signal.SIGKILL
+    assert os.read(ours.fileno(), 1) == b""  # waits for the end of its cells, which notice its death
+    before, wanted = places.results.read_text(), cells(epochs)
+    by_key = {one.key(): one for one in wanted}
+    saved = {path.parts[-3]: read_json(path) for path in places.runs.glob("unfinished/*/stage-0/manifest.json")}
+    broken = {key for key, manifest in saved.items() if len(manifest["history"]) == 2 and by_key[key].seed == LAST_SEED}
     assert broken
-    wanted = cells(epochs)
+    done = set(read_lines(places.results))
+    assert len(done) >= 3
     rest = look(wanted, places).todo
-    assert broken <= {one.key() for one in rest}
+    assert {one.key() for one in rest} == set(by_key) - done
+    assert broken <= set(by_key) - done
     report = run(look(wanted, places), Machine(workers=2), places, say=QUIET.append)
     assert (report.finished, report.failed) == (len(rest), [])
-    by_key = {one.key(): one for one in wanted}
     assert places.results.read_text().startswith(before)
     assert sorted(entry["key"] for entry in texts(places)) == sorted(by_key)
     for number, key in enumerate(broken):
