@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import sys
 import xml.etree.ElementTree as ElementTree
-from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import pytest
@@ -23,6 +21,9 @@ from selc.report.losses import expected_shares
 from selc.report.memory import spread
 from selc.report.style import shortened
 from selc.run import Config, RunFolder, execute, fit
+from selc.train.progress import Silent
+from selc.train.record import write_epoch
+from selc.types import Pass
 
 EPOCHS = 3
 
@@ -48,25 +49,17 @@ def blind(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return RunFolder.open(out)
 
 
-@dataclass
-class Fake:
-    """As much of a run folder as a figure reads."""
-
-    given: Tensor
-    true: Tensor
-    classes: tuple[str, ...] = ("a", "b", "c")
-    losses: Tensor | None = None
-    predictions: Tensor | None = None
-    path: Path = Path("fake")
-
-    def records(self, stage: int | None = None) -> Fake:
-        return self
-
-    def corrected(self) -> Tensor:
-        return self.true
-
-    def folder(self) -> RunFolder:
-        return cast(RunFolder, self)
+def recorded(
+    place: Path, given: Tensor, true: Tensor, classes: tuple[str, ...] = ("a", "b", "c"), **chosen: Tensor
+) -> RunFolder:
+    """A run of one epoch with these labels; ``chosen`` takes the place of what it recorded of its samples."""
+    data = place.with_suffix(".npz")
+    np.savez(data, x=np.eye(len(given), 2), y=given.numpy(), true=true.numpy(), classes=np.array(classes))
+    settings = {"method": {"name": "ce"}, "net": {"hidden": [4]}, "train": {"epochs": 1, "batch_size": 3}}
+    run = execute(Config.resolve({"data": {"name": "npz", "path": str(data)}, **settings}), place, Silent())
+    own = Pass(*(values[0] for values in run.records(0)))
+    write_epoch(place / "stage-0" / "records", 0, own._replace(**chosen), len(classes))
+    return run
 
 
 def texts(figure: Figure) -> list[str]:
@@ -134,15 +127,17 @@ def test_memorisation_draws_its_curves_for_each_run(run: RunFolder) -> None:
 
 
 def test_lines_differ_by_more_than_colour(run: RunFolder) -> None:
-    for axes in memorisation({"CE": run}).axes:
+    panels = memorisation({"CE": run}).axes
+    assert [len(axes.lines) for axes in panels] == [2, 3]
+    for axes in panels:
         assert len({line.get_linestyle() for line in axes.lines}) == len(axes.lines)
 
 
-def test_memorisation_says_when_a_panel_has_nothing_to_show() -> None:
+def test_memorisation_says_when_a_panel_has_nothing_to_show(tmp_path: Path) -> None:
     labels = torch.tensor([0, 1, 2])
-    clean = Fake(labels, labels, predictions=torch.tensor([[0, 1, 1]])).folder()
+    clean = recorded(tmp_path / "clean", labels, labels)
     assert "no mislabelled samples" in texts(memorisation({"clean": clean}))
-    silent = Fake(labels, labels, predictions=torch.full((2, 3), -1)).folder()
+    silent = recorded(tmp_path / "silent", labels, labels, predictions=torch.full((3,), -1))
     assert texts(memorisation({"mixed": silent})) == ["no predictions were recorded"] * 2
 
 
@@ -191,10 +186,10 @@ def test_confusion_shows_given_and_corrected_labels(run: RunFolder) -> None:
 
 
 @pytest.mark.parametrize(("count", "numbers", "names"), [(12, True, True), (13, False, True), (31, False, False)])
-def test_confusion_writes_only_what_fits(count: int, numbers: bool, names: bool) -> None:
+def test_confusion_writes_only_what_fits(count: int, numbers: bool, names: bool, tmp_path: Path) -> None:
     true = torch.arange(count)
     classes = tuple(f"class ${k}$ with a long name" for k in range(count))
-    figure = confusion(Fake(true.roll(1), true, classes).folder())
+    figure = confusion(recorded(tmp_path / "run", true.roll(1), true, classes))
     axes = figure.axes[0]
     figure.draw_without_rendering()  # a dollar sign is no formula
     assert len(axes.texts) == (count**2 if numbers else 0)
@@ -256,20 +251,20 @@ def test_loss_histograms_refuse_epochs_that_were_not_recorded(run: RunFolder, ep
         loss_histograms(run, epochs)
 
 
-def test_a_bar_that_towers_over_all_others_is_cut_and_told() -> None:
-    losses = torch.cat([torch.zeros(900), torch.linspace(0.021, 1, 100)])[None]
+def test_a_bar_that_towers_over_all_others_is_cut_and_told(tmp_path: Path) -> None:
+    losses = torch.cat([torch.zeros(900), torch.linspace(0.021, 1, 100)])
     labels = torch.arange(1000) % 2
-    figure = loss_histograms(Fake(labels, labels, losses=losses).folder(), [0])
+    figure = loss_histograms(recorded(tmp_path / "run", labels, labels, losses=losses), [0])
     (axes,) = figure.axes
     assert axes.get_ylim() == (0, 0.05)
     assert axes.get_ylabel() == "share of samples per bin\n(axis cut at 0.05)"
     assert texts(figure) == ["tallest bar: 0.90"]
 
 
-def test_an_axis_that_is_not_cut_holds_every_bar_and_curve() -> None:
-    losses = torch.linspace(0, 1, 1000)[None]
+def test_an_axis_that_is_not_cut_holds_every_bar_and_curve(tmp_path: Path) -> None:
+    losses = torch.linspace(0, 1, 1000)
     labels = torch.arange(1000) % 2
-    (axes,) = loss_histograms(Fake(labels, labels, losses=losses).folder(), [0]).axes
+    (axes,) = loss_histograms(recorded(tmp_path / "run", labels, labels, losses=losses), [0]).axes
     bottom, top = axes.get_ylim()
     curves = [float(np.max(np.asarray(line.get_ydata()))) for line in axes.lines]
     assert bottom == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import torch
 
 from selc.data import DATASETS, RECIPES, Bundle
 from selc.errors import SelcError
+from selc.methods import METHODS
 from selc.nets import NETS
 from selc.noise import NOISES, Noise, draw_noise
 from selc.registry import Registry
@@ -87,8 +89,11 @@ def test_the_settings_that_suit_a_dataset_are_valid(name: str) -> None:
     assert {k: getattr(config.train, k) for k in RECIPES[name].plan} == RECIPES[name].plan
 
 
-@pytest.mark.parametrize("registry", [NETS, NOISES, DATASETS])
-def test_each_entry_says_in_one_line_what_it_is(registry: object) -> None:
-    assert isinstance(registry, Registry)
-    for name in registry:
-        assert len(registry.describe(name)) > 10, name
+@pytest.mark.parametrize("registry", [METHODS, NETS, NOISES, DATASETS], ids=lambda registry: registry.what)
+def test_each_entry_says_in_one_sentence_of_its_own_what_it_is(registry: Registry[Callable[..., object]]) -> None:
+    said = {name: registry.describe(name) for name in registry}
+    for name, sentence in said.items():
+        assert registry[name].__doc__, f"{name} has none of its own"  # else it would say that of what it extends
+        assert sentence.endswith("."), f"{name} does not end in its first line: {sentence}"
+        assert name != sentence.lower().rstrip("."), f"{name} says no more than its name"
+    assert len(set(said.values())) == len(said) > 0

@@ -395,9 +395,14 @@ def pretend_world(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
 
 
 def test_under_several_processes_repeats_count_once_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend_world(monkeypatch, 2)
-    repeat_across_batches(make())
-    repeat_in_batch(make())
+    for repeat in (repeat_across_batches, repeat_in_batch):
+        counted_once, by_default = make(repeats="once"), make()
+        repeat(counted_once)
+        with monkeypatch.context() as patch:
+            pretend_world(patch, 2)
+            repeat(by_default)
+        assert unchanged(by_default, snapshot(counted_once))
+        assert int(by_default.visits.max()) == 2
 
 
 def test_a_world_of_one_process_still_refuses_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -526,7 +531,7 @@ def test_an_index_that_is_no_row_number_gets_its_sentence(dtype: torch.dtype) ->
         criterion(torch.zeros(2, 2, requires_grad=True), labels, torch.arange(2).to(dtype))
 
 
-def test_option_one_weighted_in_eval_mode_before_any_update_is_finite() -> None:
-    labels = torch.tensor([0, 1])
-    criterion = SELCLoss(labels, 2, start=0, option="I", weighted=True).eval()
-    assert bool(torch.isfinite(criterion(torch.zeros(2, 2), labels, torch.arange(2))))
+def test_option_one_weighted_in_eval_mode_has_no_loss_before_any_update() -> None:
+    """The table is all zeros (Eq. 3), so there is neither a loss nor a weight to divide by."""
+    criterion = make(option="I", weighted=True)
+    assert call(criterion.eval(), random_logits(N, C, seed=0), ALL).item() == 0
