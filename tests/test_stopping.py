@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -63,7 +65,7 @@ class Script:
         self.process.send_signal(number)
 
     def goes_on(self) -> None:
-        """Whatever was sent before has arrived when the answer is there."""
+        """What it is told to do after the first signal."""
         assert self.process.stdin is not None
         self.process.stdin.write("go on\n")
         self.process.stdin.flush()
@@ -94,14 +96,18 @@ def test_a_second_ctrl_c_stops_at_once() -> None:
     assert script.end(alone=True) == (130, "", "\nGo on with: selc resume RUN\n")
 
 
-def test_a_ctrl_c_that_a_launcher_passes_on_again_is_not_a_second_one() -> None:
-    script = Script(WRITING, same=LONG, grace=LONG)
-    script.signal(signal.SIGINT)
-    script.hears("writing")
-    for _ in range(3):
-        script.signal(signal.SIGINT)
-        script.goes_on()
-    assert script.end(alone=False) == (130, "written\n", "")
+@pytest.mark.parametrize(("seconds", "ends"), [((0, 0.05, 0.4), 0), ((0, 0.6), 1), ((0, 0.1, 3.0), 1)])
+def test_a_ctrl_c_that_a_launcher_passes_on_again_is_not_a_second_one(
+    seconds: tuple[float, ...], ends: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moments, ended = iter(seconds), []
+    monkeypatch.setattr(stopping, "time", SimpleNamespace(monotonic=lambda: 100 + next(moments)))
+    monkeypatch.setattr(stopping, "_end", lambda number, last_words: ended.append((number, last_words)))
+    ours, theirs = socket.socketpair()
+    theirs.send(bytes([signal.SIGINT]) * len(seconds))
+    theirs.close()
+    stopping._watch(ours, "Go on")
+    assert ended == [(signal.SIGINT, "Go on")] * ends
 
 
 @pytest.mark.parametrize("script", [WRITING, INSIDE_A_LONG_CALL])
