@@ -58,7 +58,7 @@ def world() -> World:
 
 def on(size: int, work: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What ``work`` returns in each of so many processes."""
-    meeting = threading.Barrier(size, timeout=20)
+    meeting = threading.Barrier(size)
     table: dict[int, Any] = {}
     results: list[Any] = [None] * size
     monkeypatch.setattr(module, "current", world)
@@ -76,9 +76,9 @@ def on(size: int, work: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> l
         thread.start()
     for thread in threads:
         thread.join()
-    for result in results:
-        if isinstance(result, BaseException) and not isinstance(result, threading.BrokenBarrierError):
-            raise result
+    errors = [result for result in results if isinstance(result, BaseException)]
+    if errors:  # the others were only left waiting by the first one
+        raise min(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError))
     return results
 
 

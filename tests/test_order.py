@@ -89,7 +89,9 @@ def test_the_size_of_a_batch_does_not_change_the_order(
 def test_a_batch_takes_from_all_shards_evenly(per_shard: int, shards: int, times: int, seed: int, epoch: int) -> None:
     shard = deal(per_shard * shards * times, seed, shards)
     assume(per_shard * shards > 1)  # a last batch of one row joins the one before it
-    for batch in Order(shard, None, seed).batches(epoch, per_shard * shards, CPU):
+    batches = Order(shard, None, seed).batches(epoch, per_shard * shards, CPU)
+    assert len(batches) == times
+    for batch in batches:
         assert torch.bincount(shard[batch], minlength=shards).tolist() == [per_shard] * shards
 
 

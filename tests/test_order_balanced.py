@@ -154,7 +154,9 @@ def test_batches_of_a_balanced_epoch_are_mixed_over_classes_and_shards(shards: i
     """240 of 2,000 rows in batches of 60: each has rows of every class and every shard."""
     labels = labels_of([1700, 200, 100])
     shard = deal(len(labels), seed, shards)
-    for batch in Order(shard, None, seed, labels, 240).batches(epoch, 60, CPU):
+    batches = Order(shard, None, seed, labels, 240).batches(epoch, 60, CPU)
+    assert len(batches) == 4
+    for batch in batches:
         assert int(torch.bincount(labels[batch], minlength=3).min()) >= 3
         assert int(torch.bincount(shard[batch], minlength=shards).min()) >= 1
 

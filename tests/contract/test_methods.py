@@ -182,7 +182,6 @@ def test_the_constructor_stores_its_options_under_their_names(name: str) -> None
 @every_method
 def test_its_documentation_says_what_it_is_and_where_it_comes_from(name: str) -> None:
     method = METHODS[name]
-    assert len(METHODS.describe(name)) > 20
     module_doc = inspect.getmodule(method).__doc__
     assert module_doc is not None
     if name != "ce":

@@ -63,6 +63,7 @@ def test_inputs_of_zero_give_uniform_wrong_labels() -> None:
     noise = part(LABELS, C, rng(0), torch.zeros(N, D), rate=0.5)
     for y in range(C):
         wrong = noise.labels[LABELS.eq(y) & noise.labels.ne(y)].tolist()
+        assert wrong
         for k in set(range(C)) - {y}:
             assert_binomial(wrong.count(k), len(wrong), 1 / (C - 1))
 

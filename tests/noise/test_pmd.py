@@ -79,6 +79,7 @@ def test_common_draws_make_the_noise_of_a_lower_rate_part_of_that_of_a_higher_on
     for low, high in itertools.pairwise(noises):
         assert low.facts["factor"] < high.facts["factor"]
         changed = low.labels != LABELS
+        assert bool(changed.any())
         assert torch.equal(low.labels[changed], high.labels[changed])
 
 
