@@ -16,6 +16,7 @@ from tests.test_review_browser import browser, watched  # noqa: F401 (a fixture)
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+pytestmark = pytest.mark.browser
 CLASSES = {"triangle": "red", "hexagon": "blue", "x" * 70: "green"}
 
 

@@ -18,6 +18,7 @@ from tests.test_review import SCRIPT, SMALL, Quiet, call, content_of, digits  # 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page
 
+pytestmark = pytest.mark.browser
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
