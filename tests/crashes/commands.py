@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import shutil
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
@@ -14,14 +15,34 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import typer
 from torch import Tensor, nn
 
 from selc.bench import runner
 from selc.bench.runner import Machine, Places, look
 from selc.cli import app
+from selc.errors import SelcError
 from selc.run import embed_file
 from tests.bench.miniature import cell
 from tests.own_data.miniature import folder as folder_of_images
+
+selc = typer.main.get_command(app)  # made once, not in each process
+NAMES = (
+    "train selc",
+    "train selc, a step back",
+    "train selc+, two stages",
+    "train co-teaching, two networks",
+    "train selc, tables on disk",
+    "train on images, the cache",
+    "train selc, two processes",
+    "embed",
+    "bench",
+    "apply, a table",
+    "apply, a tree of links",
+    "apply, a tree of copies",
+    "report",
+    "review",
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +52,8 @@ class Command:
     name: str
     run: Callable[[Path], None]
     prepare: Callable[[Path], None] = lambda root: None
+    alone: Callable[[Path], None] | None = None  # the same in one process, for one that starts others
+    voices: int = 1  # processes that may say what is wrong
 
 
 class Means(nn.Module):
@@ -49,22 +72,46 @@ def training(name: str, data: str, *settings: str, epochs: int = 3) -> Command:
 
     def run(root: Path) -> None:
         if (root / "run" / "config.toml").exists():
-            app(["resume", str(root / "run")])
+            selc(["resume", str(root / "run")])
         else:
             options = [word for setting in settings for word in ("--set", setting)]
-            app(["train", data, *options, "--epochs", str(epochs), "--device", "cpu", "--out", str(root / "run")])
+            selc(["train", data, *options, "--epochs", str(epochs), "--device", "cpu", "--out", str(root / "run")])
 
     return Command(name, run)
+
+
+def in_two(run: Callable[[], None]) -> None:
+    """Run in two processes that train together, with what torchrun would tell them."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    other = os.fork()
+    rank = 0 if other else 1
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": str(rank), "LOCAL_RANK": str(rank)}
+    os.environ |= {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    code: object = 1
+    try:
+        run()
+    except SystemExit as end:
+        code = end.code
+    finally:
+        if rank:
+            os._exit(code if isinstance(code, int) else int(code is not None))
+        os.waitpid(other, 0)
+    raise SystemExit(code)
 
 
 def bench(root: Path) -> None:
     runner._context = lambda: multiprocessing.get_context("fork")  # so that operations count in the cells, too
     places = Places(root / "results.jsonl", root / "runs")
     cells = [cell("CE"), cell("SELC", epochs=3)]
-    report = runner.run(look(cells, places), Machine(workers=1), places)
-    for _, reason in report.failed:
+    try:
+        failed = [reason for _, reason in runner.run(look(cells, places), Machine(workers=1), places).failed]
+    except SelcError as error:
+        failed = [str(error)]
+    for reason in failed:
         print(f"error: {reason}")
-    if report.failed:
+    if failed:
         raise SystemExit(2)
 
 
@@ -83,13 +130,16 @@ def commands(inputs: Path) -> Iterator[Command]:
     net = ("net.name=mlp", "net.hidden=[8]", "method.name=ce", "data.augment=none")
     yield training("train on images, the cache", str(images), *net, epochs=2)
 
+    one = training("train selc, two processes", "moons", *small, "method.name=selc", "method.start=1", epochs=2)
+    yield Command(one.name, lambda root: in_two(lambda: one.run(root)), alone=one.run, voices=2)
+
     def embed(root: Path) -> None:
         embed_file.CHUNK = 5
         options = ["--backbone", f"import:{__name__}:backbone", "--size", "32", "--device", "cpu"]
-        app(["embed", str(images), *options, "--out", str(root / "features.npz")])
+        selc(["embed", str(images), *options, "--out", str(root / "features.npz")])
 
     yield Command("embed", embed)
-    yield Command("bench", bench)
+    yield Command("bench", bench, voices=2)
 
     def made(name: str, data: str, *settings: str) -> Path:
         """A finished run to work on."""
@@ -101,10 +151,10 @@ def commands(inputs: Path) -> Iterator[Command]:
         return inputs / name
 
     def table(root: Path) -> None:
-        app(["apply", str(inputs / "points"), "--out", str(root / "cleaned.csv")])
+        selc(["apply", str(inputs / "points"), "--out", str(root / "cleaned.csv")])
 
     def tree(*options: str) -> Callable[[Path], None]:
-        return lambda root: app(["apply", str(inputs / "pictures"), "--out", str(root / "cleaned"), *options])
+        return lambda root: selc(["apply", str(inputs / "pictures"), "--out", str(root / "cleaned"), *options])
 
     def points(root: Path) -> None:
         made("points", "moons", *small, "method.name=selc", "method.start=1")
@@ -119,8 +169,8 @@ def commands(inputs: Path) -> Iterator[Command]:
     yield Command("apply, a table", table, points)
     yield Command("apply, a tree of links", tree(), pictures)
     yield Command("apply, a tree of copies", tree("--copy"), pictures)
-    yield Command("report", lambda root: app(["report", str(root / "run"), "--samples", "2"]), copied)
-    yield Command("review", lambda root: app(["review", str(root / "run"), "--count", "3"]), copied)
+    yield Command("report", lambda root: selc(["report", str(root / "run"), "--samples", "2"]), copied)
+    yield Command("review", lambda root: selc(["review", str(root / "run"), "--count", "3"]), copied)
 
 
 # Times and what follows from them, and how much memory was free.

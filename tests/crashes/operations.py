@@ -111,8 +111,9 @@ class Operations:
         """Take back all that was not synced."""
         for handle, size in self.unsynced.values():
             real.ftruncate(handle, min(size, os.fstat(handle).st_size))
-        for _, back in reversed(self.undo):
-            back()
+        for folder, back in reversed(self.undo):
+            if os.path.isdir(folder):  # else it is gone for good, with all that was in it
+                back()
 
     def changed(self, place: str, back: Callable[[], None]) -> None:
         """A name has changed, and its folder was not synced yet."""
@@ -199,8 +200,7 @@ class Operations:
         if place is None:
             real.fsync(handle)
             return
-        with self.operation("fsync", place):
-            real.fsync(handle)
+        with self.operation("fsync", place):  # only noted: a kill takes nothing from the system's own memory
             state = os.fstat(handle)
             self.undo = [(folder, back) for folder, back in self.undo if folder != place]
             if found := self.unsynced.pop((state.st_dev, state.st_ino), None):

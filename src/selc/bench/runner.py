@@ -26,6 +26,7 @@ from selc.run import RunFolder
 HOUR = 3600
 PATIENCE = 7 * 24 * HOUR  # what takes longer on cores is not meant for them
 RUNS = Path("runs/bench")  # where cells are trained
+UNFINISHED = "unfinished"  # in there, those that are not kept
 # What every training imports sooner or later: seconds, where a small one takes two. What is not there is left out.
 PRELOADED = ["selc.bench.cell", "torch._dynamo", "sklearn.datasets", "pyarrow.parquet"]
 
@@ -61,14 +62,14 @@ class Places:
 
     def folder(self, key: str) -> Path:
         """Where a cell is trained; what is not kept is apart from what is."""
-        return self.runs / key if self.keep else self.runs / "unfinished" / key
+        return self.runs / key if self.keep else self.runs / UNFINISHED / key
 
     def remove(self, key: str) -> None:
         """The folder of a cell, and those around it if they are empty now."""
         shutil.rmtree(self.folder(key), ignore_errors=True)
-        with suppress(OSError):
-            self.folder(key).parent.rmdir()
-            self.runs.rmdir()
+        for around in (self.folder(key).parent, self.runs):
+            with suppress(OSError):
+                around.rmdir()
 
 
 @dataclass
@@ -154,10 +155,11 @@ def run(
 
 
 def left_over(places: Places) -> list[str]:
-    """The cells whose folder a kill left, after their line was written."""
+    """The cells of which a kill left a folder, or an empty one around it, after their line was written."""
     if places.keep:
         return []
-    return [key for key in read_lines(places.results) if places.folder(key).exists()]
+    empty = any(around.is_dir() and not any(around.iterdir()) for around in (places.runs / UNFINISHED, places.runs))
+    return [key for key in read_lines(places.results) if empty or places.folder(key).exists()]
 
 
 @dataclass(frozen=True)
