@@ -1,4 +1,5 @@
 # Two commands: `make demo` shows what selc does, `make test` checks it. Both set up .venv by themselves.
+# `make test-all` is every test there is: `make test`, and what takes long or needs a browser.
 PYTHON ?= python3
 TORCH  ?= 2.13.0
 PY     := .venv/bin/python
@@ -14,7 +15,9 @@ endif
 export OMP_NUM_THREADS ?= 1
 
 demo: .venv/demo-ok ; .venv/bin/selc demo --out runs/demo --overwrite
-test: .venv/ok check ; $(PY) -m pytest
+test: .venv/ok check ; $(PY) -m pytest -m "not exhaustive and not browser"
+test-all: .venv/ok check ; $(PY) -m pytest && $(PY) tests/run_arithmetic.py
+test-arithmetic: .venv/ok ; $(PY) tests/run_arithmetic.py
 check: .venv/ok
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
@@ -39,4 +42,4 @@ clean: ; rm -rf .venv runs .mypy_cache .ruff_cache .pytest_cache
 .venv/ok: .venv/torch-ok pyproject.toml
 	@$(PIP) -e ".[dev]"
 	@touch $@ .venv/demo-ok
-.PHONY: demo test check bench docs clean
+.PHONY: demo test test-all test-arithmetic check bench docs clean

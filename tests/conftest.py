@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 
@@ -55,7 +57,8 @@ MAY_SKIP = {
     ),
 }
 
-torch.set_num_threads(1)  # two workers on two cores: threads would only wait for each other
+# Two workers on two cores: more threads would only wait for each other. `make test-arithmetic` also tries two.
+torch.set_num_threads(int(os.environ.get("SELC_TEST_THREADS", "1")))
 _unexpected: list[str] = []
 
 

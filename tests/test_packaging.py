@@ -81,6 +81,7 @@ def test_workflows_run_what_the_project_has() -> None:
         for script in re.findall(r"\b(\S+\.(?:py|txt))\b", text):
             assert (ROOT / script.removeprefix("PINS=")).is_file(), f"{name}: no {script}"
     assert commands(jobs()["test"]) == "make test"
+    assert commands(jobs()["test-all"]).endswith("make test-all")
 
 
 def test_workflows_may_only_read() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from multiprocessing import parent_process
+from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
 from typing import Any
 from unittest.mock import patch
@@ -21,7 +21,8 @@ def fill_the_miniature(places: Places, epochs: int, alive: Connection) -> None:
     """The other end of ``alive`` is at its end when the runner and all processes below it are gone."""
     os.dup2(alive.fileno(), 1)  # what a process hands down to those that it starts
     alive.close()
-    with patch.object(runner, "work", until_killed):
+    fork = get_context("fork")  # from a process that has the libraries, to save the test their import
+    with patch.object(runner, "work", until_killed), patch.object(runner, "_context", lambda: fork):
         runner.run(look(cells(epochs), places), Machine(workers=2), places, say=lambda text: None)
 
 

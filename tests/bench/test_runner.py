@@ -112,7 +112,7 @@ def test_cells_that_cannot_run_here_are_counted_not_trained(places: Places) -> N
 
 def test_a_killed_runner_loses_no_cell_and_repeats_none(tmp_path: Path) -> None:
     """SIGKILL in the middle of a cell; the lines in the end are those of a runner that nobody disturbed."""
-    places, epochs = Places(tmp_path / "results.jsonl", tmp_path / "runs"), 6
+    places, epochs = Places(tmp_path / "results.jsonl", tmp_path / "runs"), 3
     context = runner._context()  # processes with the libraries, to save the test their import
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=fill_the_miniature, args=(places, epochs, theirs))

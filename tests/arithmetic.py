@@ -1,0 +1,38 @@
+"""Which tests are marked `arithmetic`: they compare trainings, losses, gradients or accuracies, so that a processor's
+rounding could decide them. `tests/run_arithmetic.py` runs them under other instruction sets."""
+
+from __future__ import annotations
+
+import pytest
+
+# Beginnings of the names of tests: a folder, a file, or one test.
+NUMERICAL = (
+    "tests/contract/test_methods.py::test_belief_has",
+    "tests/contract/test_methods.py::test_it_learns",
+    "tests/contract/test_methods.py::test_loss_is_finite",
+    "tests/contract/test_methods.py::test_probabilities",
+    "tests/core/test_beta_mixture.py",
+    "tests/core/test_mixture.py",
+    "tests/core/test_recognise.py",
+    "tests/core/test_selc_loss",
+    "tests/core/test_soft_cross_entropy.py",
+    "tests/core/test_store",
+    "tests/core/test_turning.py",
+    "tests/methods/",
+    "tests/nets/test_formulas.py",
+    "tests/parallel/test_same_results.py",
+    "tests/test_cleanlab.py",
+    "tests/test_demo.py",
+    "tests/test_estimator.py::test_wrong_labels",
+    "tests/test_examples.py",
+    "tests/test_fit.py",
+    "tests/test_loop.py",
+    "tests/test_maturity.py",
+)
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` looks at the marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith(NUMERICAL):
+            item.add_marker(pytest.mark.arithmetic)
