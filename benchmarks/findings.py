@@ -23,7 +23,7 @@ from selc.core.judgement import noise_rate
 from selc.files import write_text
 from selc.methods import CE, SELC, create
 from selc.methods.watch import found
-from selc.run.findings import RELABEL, REVIEW, find
+from selc.analysis.findings import RELABEL, REVIEW, find
 from selc.types import TrainSet
 from suite import Cell, arguments_for, load, plan_for, run_all, train
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from selc.core.judgement import noise_rate
-from selc.core.separation import turning_point
+from selc.turning.paper import turning_point
 from selc.methods import CE, SELC
 from selc.methods.watch import found
 from suite import LABELLINGS, TABLES, arguments_for, load, plan_for, run_all, train

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from selc.core.turning import Turn
 from selc.run import Config, RunFolder, execute
-from selc.run.findings import ACTIONS, COLUMNS, KEEP, RELABEL, REVIEW, find, label_quality
+from selc.analysis.findings import ACTIONS, COLUMNS, KEEP, RELABEL, REVIEW, find, label_quality
 from tests.helpers import random_labels, random_targets, rng
 
 

@@ -14,7 +14,7 @@ from selc.core.store import Store
 from selc.core.turning import Turn
 from selc.report.page import write_report
 from selc.run import RunFolder
-from selc.run.findings import KEEP, RELABEL, REVIEW
+from selc.analysis.findings import KEEP, RELABEL, REVIEW
 from selc.run.issues import issues_of
 from selc.run.maturity import fickle, unlearnt
 from selc.types import Outcome, Pass

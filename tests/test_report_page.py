@@ -36,7 +36,7 @@ from selc.report.review.pictures import cells as review_cells
 from selc.report.style import shortened
 from selc.report.words import auroc, percent, what_happened
 from selc.run import Config, RunFolder, execute, fit
-from selc.run.findings import RELABEL
+from selc.analysis.findings import RELABEL
 from selc.run.job import load
 from selc.run.unchanged import which_changes
 from selc.train import Progress

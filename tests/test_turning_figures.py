@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from selc.core.separation import Metric, separations
+from selc.turning.paper import Metric, separations
 from selc.errors import InputError
 from selc.report import correction, correction_accuracy, metrics, save, sensitivity
 from selc.report.turning import POINTS, metrics_of

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from selc.core import SELCLoss as SELCLoss
     from selc.core import Store as Store
     from selc.core import Watcher as Watcher
-    from selc.core import separation as separation
     from selc.core import soft_cross_entropy as soft_cross_entropy
-    from selc.core import turning_point as turning_point
     from selc.errors import SelcError as SelcError
     from selc.estimator import SELCClassifier as SELCClassifier
     from selc.methods import Method as Method
@@ -24,6 +22,8 @@ if TYPE_CHECKING:
     from selc.run import fit as fit
     from selc.run import resume as resume
     from selc.train import Plan as Plan
+    from selc.turning import separation as separation
+    from selc.turning import turning_point as turning_point
     from selc.types import Outcome as Outcome
 
 __version__ = "0.1.0"  # the one source: the build reads it here
@@ -33,8 +33,8 @@ _HOME = {
     "SELCLoss": "selc.core",
     "Store": "selc.core",
     "Watcher": "selc.core",
-    "separation": "selc.core",
-    "turning_point": "selc.core",
+    "separation": "selc.turning",
+    "turning_point": "selc.turning",
     "soft_cross_entropy": "selc.core",
     "SelcError": "selc.errors",
     "SELCClassifier": "selc.estimator",

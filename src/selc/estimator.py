@@ -14,10 +14,13 @@ import numpy as np
 import torch
 from torch import nn
 
+from selc.analysis import analyse
+from selc.analysis.words import WHY
 from selc.data import ArrayInputs
 from selc.data.coding import Coding
 from selc.data.features import Numbers, Scale
 from selc.data.frames import frame_cells, is_frame, is_plain
+from selc.data.labels import numbered
 from selc.data.own import suits
 from selc.errors import ConfigError, InputError
 from selc.methods import Method
@@ -25,7 +28,6 @@ from selc.methods import create as create_method
 from selc.nets import create as create_net
 from selc.nets.own import try_out
 from selc.run.config import resolve_plan
-from selc.run.issues import issues_of
 from selc.run.predict import probabilities
 from selc.train import Progress, Trainer
 from selc.types import Labels, TrainSet
@@ -74,12 +76,14 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         ``suggested_confidence``, ``action`` (keep, review, relabel). ``pandas.DataFrame(label_issues_)`` is the table.
     soft_targets_ : what the method believes, [N, C]; rows sum to one.
     pred_probs_ : what the trained network says of its own training rows, [N, C].
-    noise_rate_ : the estimated share of wrong labels; NaN if ``unlearnt_`` says why there is none.
-    unlearnt_ : why the network has not learnt enough to judge labels, which then all stay as they are; None if it has.
+    noise_rate_ : the estimated share of wrong labels; NaN where wrong labels cannot be told from hard rows, or nothing
+        was held out that would tell.
+    noise_rate_interval_ : the range of shares that the data allow, (low, high).
+    why_unchanged_ : why no label was changed, in words; None if some were.
     transition_matrix_ : P(given = column | corrected = row), [C, C]; rows sum to one. cleanlab's ``noise_matrix`` is
         its transpose.
-    turning_point_ : when the network began to learn wrong labels (`selc.core.turning.Turn`), or None if the method
-        does not look for it.
+    turning_point_ : when correction started and why (`selc.turning.Decision`), or None if the method does not decide
+        that by held-out rows.
     history_ : one dictionary per epoch.
     module_ : the trained network.
     n_features_in_, feature_names_in_ : as everywhere in scikit-learn.
@@ -114,8 +118,12 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_ids: Any = None) -> SELCClassifier:  # noqa: N803
-        """Train on ``X`` [N, ...] with the noisy labels ``y`` [N]; ``sample_ids`` [N] name the rows of the table."""
+    def fit(self, X: Any, y: Any, sample_ids: Any = None, groups: Any = None) -> SELCClassifier:  # noqa: N803
+        """Train on ``X`` [N, ...] with the noisy labels ``y`` [N]; ``sample_ids`` [N] name the rows of the table.
+
+        Rows of one of the ``groups`` [N] belong together, such as photographs of one person: none of them is judged by
+        what another one taught.
+        """
         x, y = self._training_rows(X, y)
         self.classes_, given = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
@@ -127,17 +135,20 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         plan = resolve_plan(self._settings(), suits(len(labels)))
         method = self._method()
         trainer = Trainer(plan, self._factory(self.shape_), progress=_Printed() if self.verbose else None)
-        outcome = trainer.fit(copy.deepcopy(method), TrainSet(inputs, Labels(labels, count)))
+        data = TrainSet(inputs, Labels(labels, count), groups=numbered(groups, len(labels), "groups"))
+        outcome = trainer.fit(copy.deepcopy(method), data)
 
         self.method_ = method  # as it was before: what it remembers of the training rows is not needed any more
         self.module_ = outcome.model.cpu()
         self.history_ = outcome.history
         self.soft_targets_ = outcome.target.full().cpu().numpy()
         self.pred_probs_ = outcome.probs.full().cpu().numpy()
-        found = issues_of(outcome, labels, count)
+        found = analyse(outcome, labels, count)
         self.corrected_labels_ = self.classes_[found.corrected.numpy()]
-        self.turning_point_, self.noise_rate_ = found.turning_point, found.noise_rate
-        self.unlearnt_ = found.unlearnt
+        self.turning_point_, rate = found.decision, found.noise_rate
+        self.noise_rate_ = np.nan if rate is None or rate.estimate is None else rate.estimate
+        self.noise_rate_interval_ = (np.nan, np.nan) if rate is None else (rate.low, rate.high)
+        self.why_unchanged_ = None if found.why_unchanged is None else WHY[found.why_unchanged]
         self.transition_matrix_ = found.transition_matrix.double().numpy()
         self.label_issues_ = found.findings.columns(_ids(sample_ids, len(labels)), self.classes_)
         return self

@@ -60,7 +60,7 @@ class Screen(Progress):
     ) -> None:
         self.bars.stop()
 
-    def begin_stage(self, stage: int, epochs: int, first_epoch: int, rows: int) -> None:
+    def begin_stage(self, stage: int, epochs: int, first_epoch: int, rows: int, aside: str = "") -> None:
         name = (self.label or "training") + (f", stage {stage + 1}" if stage else "")
         self.epochs, self.last_line = epochs, time.monotonic()
         self.task = self.bars.add_task(

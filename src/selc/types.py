@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from selc.core.judgement import WORTH
 from selc.core.loss import checked_labels
 from selc.core.store import Store, block_rows
 from selc.core.store_choice import FEW
 from selc.core.store_forms import FormName, one_hot
-from selc.core.turning import Turn
 from selc.errors import InputError
+from selc.turning.decision import Decision
+from selc.turning.evidence import Evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,8 @@ class TrainSet:
     rows: Tensor | None = None  # the rows to train on, in their original numbers; None = all
     held: Tensor | None = None  # [N] booleans: labels that a person has verified, which nothing changes
     owned: Tensor | None = None  # sorted rows whose state this process holds; None = all, as in a single process
+    groups: Tensor | None = None  # [N] rows of a group are never split: one is not judged by what another one taught
+    time: Tensor | None = None  # [N] when each row was taken, in any unit: what is later is judged by what came before
     form: FormName = "dense"  # of the tables that methods keep
     scratch: Path | None = None  # folder for tables on disk; None: where temporary files go
 
@@ -163,7 +165,7 @@ class TrainSet:
         return store
 
     def to(self, device: torch.device) -> TrainSet:
-        parts = (self.rows, self.held, self.owned)
+        parts = (self.rows, self.held, self.owned)  # groups and times are only ever read where rows are dealt
         rows, held, owned = (part if part is None else part.to(device) for part in parts)
         inputs, labels = self.inputs.to(device), self.labels.to(device)
         return replace(self, inputs=inputs, labels=labels, rows=rows, held=held, owned=owned)
@@ -191,15 +193,6 @@ class Pass(NamedTuple):
     beliefs: Tensor  # the label that the method believed in after the epoch, if it keeps one
 
 
-class Seen(NamedTuple):
-    """The samples of an epoch for whoever watches a training."""
-
-    losses: Tensor
-    agrees: Tensor  # whether the prediction was the given label
-    confidences: Tensor
-    changed: Tensor | None = None  # see `changed_mind`; None in the first epoch
-
-
 @dataclass
 class Outcome:
     """What a training leaves behind."""
@@ -213,10 +206,11 @@ class Outcome:
     beliefs: Tensor  # [E, N] label that the method believed in after the epoch; -1 if it keeps none
     history: list[dict[str, Any]] = field(default_factory=list)
     stage: int = 0  # which call of ``train`` it came from
-    turning_point: Turn | None = None  # of whichever stage noted one
+    looks: Pass | None = None  # [L, M] what it predicted of the rows that it was only shown, if there were any
     recorded: Pass | None = None  # [E, N] of the last stage that recorded any, which need not be the last one
-    given: Tensor | None = None  # [N] the labels that stay where a change is not trusted; None: all changes are
-    trust: Tensor | None = None  # [N] expected share of right ones among changes like that of the row
+    evidence: Evidence | None = None  # what was predicted of held-out rows, where the method decided by such
+    decision: Decision | None = None  # and what was decided
+    corrected: Tensor | None = None  # [N] the labels to go on with, once they were analysed
     classes: tuple[str, ...] = ()  # names of the classes, where the labels had names
     named: bool = False  # whether the labels were given by name
     label_issues_: dict[str, Any] = field(default_factory=dict)  # columns [N] of the findings, where they were made
@@ -234,11 +228,8 @@ class Outcome:
 
     @property
     def corrected_labels(self) -> Tensor:
-        """The labels to go on with, [N]: what the method believes in, where it is sure enough."""
-        believed = self.believed_labels
-        if self.trust is None or self.given is None:
-            return believed
-        return torch.where(self.trust.to(believed.device) < WORTH, self.given.to(believed.device), believed)
+        """The labels to go on with, [N]: those of the analysis; before it, what the method believes in."""
+        return self.believed_labels if self.corrected is None else self.corrected
 
 
 def accuracies(entry: dict[str, Any]) -> dict[str, dict[str, float]]:

@@ -11,7 +11,7 @@ from sklearn.cluster import KMeans
 from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
-from selc.core.separation import Metric, separation, separations, turning_point
+from selc.turning.paper import Metric, separation, separations, turning_point
 from selc.errors import ConfigError, InputError
 
 

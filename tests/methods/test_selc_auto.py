@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from selc.core.separation import turning_point
+from selc.turning.paper import turning_point
 from selc.core.turning import Turn
 from selc.data import ArrayInputs, digits, moons
 from selc.methods import CE, SELC, SELCPlus

@@ -119,8 +119,8 @@ def line_of(run: RunFolder, seconds: float) -> Line:
     for name in ("right_before", "right_after"):
         if name in summary:
             line[name] = summary[name]
-    if "turning_point" in summary:
-        line["turning_point"] = {k: summary["turning_point"][k] for k in ("peak", "start", "alpha")}
+    if summary.get("decision") is not None:
+        line["decision"] = {k: summary["decision"][k] for k in ("start", "best", "reason", "alpha")}
     true = run.true
     if true is not None and bool((run.given != true).any()):
         found = run.findings()

@@ -10,7 +10,6 @@ import torch
 
 from selc.bench.runner import Places
 from selc.bench.table import Cell, Table
-from selc.core.separation import separations
 from selc.errors import InputError
 from selc.report.losses import loss_histograms
 from selc.report.matrix import confusion
@@ -18,6 +17,7 @@ from selc.report.memory import memorisation
 from selc.report.style import save
 from selc.report.turning import accuracies_by_run, correction, metrics_by_run, sensitivity
 from selc.run import RunFolder
+from selc.turning.paper import separations
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -4,10 +4,8 @@ from selc.core.indexed import IndexedDataset
 from selc.core.loss import soft_cross_entropy
 from selc.core.mixture import Mixture, fit_mixture, normalise, two_means
 from selc.core.selc_loss import SELCLoss
-from selc.core.separation import separation, turning_point
 from selc.core.store import Store
-from selc.core.turning import Turn
-from selc.core.watcher import Watcher
+from selc.core.watcher import Turn, Watcher
 
 __all__ = [
     "IndexedDataset",
@@ -18,8 +16,6 @@ __all__ = [
     "Watcher",
     "fit_mixture",
     "normalise",
-    "separation",
     "soft_cross_entropy",
-    "turning_point",
     "two_means",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
@@ -34,6 +35,12 @@ def log_softmax(outputs: Tensor) -> Tensor:
         return F.log_softmax(outputs.float(), dim=-1)
     shifted = outputs.float() - outputs.float().amax(dim=-1, keepdim=True)
     return shifted - shifted.exp().sum(dim=-1, keepdim=True).log_()
+
+
+def usual_alpha(start: float) -> float:
+    """The momentum for a start that was given: a label loses half of its weight in a fifth of the time that plain
+    cross entropy had, which is 0.9 at 33 epochs, the paper's own scale, and not less than 0.75."""
+    return max(math.exp2(-5 / max(start, 1e-9)), 0.75)
 
 
 def checked_labels(labels: Tensor, num_classes: int) -> Tensor:

@@ -26,8 +26,7 @@ from selc.core.loss import (
 from selc.core.loss_table import StoreName, alike, as_saved, form_for
 from selc.core.store import Store
 from selc.core.store_forms import one_hot
-from selc.core.turning import Turn, flips_within
-from selc.core.watcher import Watcher
+from selc.core.watcher import Turn, Watcher
 from selc.core.world import ALONE, World, current
 from selc.errors import ConfigError, InputError
 
@@ -57,10 +56,11 @@ class SELCLoss(nn.Module):
     updates. Option I (Eq. 3) leaves the given label out: its rows start at zero and sum to 1 - alpha^k, in the
     table and in the loss, as in the paper; ``targets`` divides by that sum.
 
-    With ``start="auto"`` it watches the training losses and starts when the turning point has passed (see
-    `selc.core.turning`; ``epochs``, the length of the training, bounds its patience), with the ``alpha`` that follows
-    from it; it logs when it did, and ``turn`` says what it saw. It cannot step back: `selc.fit` can. With a number for
-    ``start``, ``alpha`` is the paper's 0.9 unless given.
+    With ``start="auto"`` it has no held-out rows to decide by, as `selc.fit` has. It watches how often predictions of
+    the training samples change (see `Watcher`; ``epochs``, the length of the training, sets its patience) and starts
+    once they have changed least; it logs when it did, and ``turn`` says what it saw. It cannot step back. A training in
+    which too few epochs are left for a label to change says so, and leaves all labels as they are. ``alpha`` is the
+    paper's 0.9 unless given.
 
     ``store`` is the form of the table: ``"dense"``, ``"half"``, ``"disk"`` or ``"top-k"`` (see `Store`), or
     ``"auto"``, which chooses by the table's size and the memory that is free on the device of ``labels``, and logs what
@@ -78,6 +78,8 @@ class SELCLoss(nn.Module):
 
     labels: Tensor
     visits: Tensor
+    likelihood: Tensor
+    updates: Tensor
 
     def __init__(
         self,
@@ -102,7 +104,7 @@ class SELCLoss(nn.Module):
         self.option = check_option(option)
         self.watcher = Watcher(len(labels), epochs or math.inf) if start == "auto" else None
         self.start = math.inf if isinstance(start, str) else check_start(start)
-        self.alpha_given = alpha if not isinstance(alpha, str) else None  # None: it follows from the turning point
+        self.alpha_given = alpha if not isinstance(alpha, str) else None  # None: the paper's
         self.alpha = check_alpha(0.9 if self.alpha_given is None else self.alpha_given)
         self.weighted, self.repeats, self.reduction = weighted, repeats, reduction
         self.num_classes, self.epoch = num_classes, 0.0
@@ -118,6 +120,8 @@ class SELCLoss(nn.Module):
             self.store = Store(len(labels), num_classes, form=form)
         self.register_buffer("labels", labels.clone())
         self.register_buffer("visits", torch.zeros(len(labels), dtype=torch.int16))  # of each row in this epoch
+        self.register_buffer("likelihood", torch.zeros(len(labels)))  # sum of log p of the given label
+        self.register_buffer("updates", torch.zeros(len(labels), dtype=torch.int32))
         self.to(labels.device)
         self.register_load_state_dict_pre_hook(_before_load)  # type: ignore[no-untyped-call]
         self.register_load_state_dict_post_hook(_after_load)  # type: ignore[no-untyped-call]
@@ -143,9 +147,10 @@ class SELCLoss(nn.Module):
             rows, theirs = _gathered(world, index, outputs)
             fresh = self._count_visits(rows)
             rows, theirs = rows[fresh], theirs[fresh]
+            self._note_quality(rows, theirs)
         if self.epoch < self.start:
             if writes and self.watcher is not None and self._turn is None:
-                self.watcher.feed(rows, theirs, self.labels[rows].to(theirs.device))
+                self.watcher.feed(rows, theirs)
             target = one_hot(labels, self.num_classes).to(outputs.device)
             return self._reduce(soft_cross_entropy(outputs, target), world)
         if writes:
@@ -180,17 +185,37 @@ class SELCLoss(nn.Module):
         """With ``start="auto"`` what was found out about the turning point, once it has passed."""
         return self._turn
 
+    @property
+    def label_quality(self) -> Tensor:
+        """How well each given label fits, [N] in [0, 1]: the probability that it had on average; low is bad."""
+        return (self.likelihood / self.updates.clamp_min(1)).exp().masked_fill(self.updates == 0, torch.nan)
+
+    def issues(self) -> dict[str, Tensor]:
+        """Columns [N] to look at, the worst labels first by ``label_quality``: given and suggested label, and whether
+        they differ. Nothing was held out, so nothing is said of how many of them are wrong."""
+        suggested = self.corrected_labels
+        return {
+            "is_label_issue": suggested != self.labels,
+            "label_quality": self.label_quality,
+            "given_label": self.labels.clone(),
+            "suggested_label": suggested,
+        }
+
     def _start_if_turned(self, watcher: Watcher, epoch: float) -> None:
-        turn = self._turn
-        if turn is None:
+        if self._turn is None:
             return
-        word = "no label is corrected"
-        if turn.start is not None:
-            self.start = float(epoch)
-            suits = min(turn.alpha, flips_within(watcher.epochs - epoch))
-            self.alpha = suits if self.alpha_given is None else self.alpha_given
-            word = f"correction starts with alpha {self.alpha:.2f}"
-        log.warning("SELCLoss, epoch %g: %s (peak at %.1f); %s.", epoch, turn.reason, turn.peak, word)
+        self.start = float(epoch)
+        said = f"predictions changed least at epoch {self._turn.peak:g}; correction starts with alpha {self.alpha:.2f}"
+        if self.alpha ** (watcher.epochs - epoch) > 0.5:
+            said += ". So few epochs are left that no label can change: train longer, or lower alpha"
+        log.warning("SELCLoss, epoch %g: %s.", epoch, said)
+
+    @torch.no_grad()
+    def _note_quality(self, rows: Tensor, outputs: Tensor) -> None:
+        log_p = outputs.detach().float().log_softmax(dim=-1).to(self.labels.device)
+        given = log_p.gather(1, self.labels[rows][:, None]).squeeze(1)
+        self.likelihood.index_add_(0, rows, given)
+        self.updates.index_add_(0, rows, torch.ones_like(rows, dtype=self.updates.dtype))
 
     def _read(self, index: Tensor, rows: Tensor, updated: Tensor) -> Tensor:
         """The targets of the rows ``index``: those that are among ``rows`` as ``updated``, others from the table."""

@@ -1,65 +1,96 @@
-"""The turning point for training loops that are not ours."""
+"""The turning point for training loops that are not ours, which have no held-out rows: by changes of mind.
+
+Yuan, Feng and Liu: Early Stopping Against Label Noise Without Validation Data (Label Wave). ICLR 2024.
+"""
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from selc.core.turning import Turn, recognise
-from selc.core.window import Window, changed_mind, look
 from selc.errors import InputError
+
+TOGETHER = 3  # epochs that are averaged
+PATIENCE = 0.1  # of all epochs: so long the changes must not have fallen any further
+LEAST = 2  # epochs that it is waited for in a short training
+
+
+class Turn(NamedTuple):
+    """When the network changed its mind about its training samples least, and when that was known."""
+
+    peak: float  # epochs after which it changed least: it had learnt the pattern, and not yet the wrong labels
+    known: int  # epochs after which that was clear
 
 
 class Watcher(nn.Module):
     """Watches a training whose loop is not ours: feed it every batch, ask it after every epoch.
 
+    A network changes its predictions of the training samples ever less while it learns the pattern; when it begins to
+    learn wrong labels by heart, it changes them more often again. The first minimum is taken for the turning point.
+
     watcher = Watcher(len(labels), epochs=100)
-    ...                                     # in the loop, with outputs and labels of a batch
-    watcher.feed(index, outputs, labels)
+    ...                                     # in the loop, with outputs of a batch
+    watcher.feed(index, outputs)
     ...                                     # at the end of an epoch
     if turn := watcher.ask(): print(turn)
     """
 
-    noted: Tensor
     said: Tensor
+    counts: Tensor
 
     def __init__(self, samples: int, epochs: float = math.inf) -> None:
         super().__init__()
         self.epochs = epochs
-        self.windows: list[Window] = []
-        # Of each row loss, agreement, confidence and change of mind; and the class that was predicted last, or -1.
-        self.register_buffer("noted", torch.full((4, samples), torch.nan))
-        self.register_buffer("said", torch.full((samples,), -1))
+        self.changes: list[float] = []  # share of the samples whose prediction changed in an epoch, from the second on
+        self.register_buffer("said", torch.full((samples,), -1))  # the class that was predicted last
+        self.register_buffer("counts", torch.zeros(3, dtype=torch.int64))  # of this epoch: seen, seen before, changed
 
     @torch.no_grad()
-    def feed(self, index: Tensor, outputs: Tensor, labels: Tensor) -> None:
-        """Take down a batch of the training pass: rows, logits and given labels."""
-        log_p = outputs.detach().float().log_softmax(dim=-1)
-        largest, predicted = log_p.max(dim=1)
-        loss = -log_p.gather(1, labels.unsqueeze(1)).squeeze(1)
-        index = index.to(self.noted.device)
-        changed = changed_mind(predicted, self.said[index].to(labels.device), labels, outputs.shape[1])
-        rows = torch.stack([loss, (predicted == labels).float(), largest.exp(), changed.float()])
-        self.noted.index_copy_(1, index, rows.to(self.noted.device))
-        self.said.index_copy_(0, index, predicted.to(self.said.device))
+    def feed(self, index: Tensor, outputs: Tensor) -> None:
+        """Take down a batch of the training pass: rows and logits."""
+        index, predicted = index.to(self.said.device), outputs.detach().argmax(dim=-1).to(self.said.device)
+        before = self.said[index]
+        known = before >= 0
+        self.counts += torch.stack([torch.ones_like(known), known, known & (before != predicted)]).sum(dim=1)
+        self.said.index_copy_(0, index, predicted)
 
     def ask(self) -> Turn | None:
         """Call it once at the end of each epoch: whether the turning point has passed."""
-        loss, agreement, confidence, changed = self.noted[:, ~torch.isnan(self.noted[0])].cpu()
-        if len(loss) == 0:
+        seen, before, changed = self.counts.tolist()
+        if seen == 0:
             raise InputError("a watcher must be fed the batches of an epoch before it is asked; got none.")
-        self.windows.append(look(loss, agreement.bool(), confidence, len(self.windows), changed))
-        self.noted.fill_(torch.nan)
+        if before:
+            self.changes.append(changed / before)
+        self.counts.zero_()
         return self.turn()
 
     def turn(self) -> Turn | None:
         """What the epochs so far show."""
-        return recognise(self.windows, len(self.windows), self.epochs)
+        patience = max(LEAST, PATIENCE * self.epochs) if math.isfinite(self.epochs) else TOGETHER + LEAST
+        return first_minimum(self.changes, patience)
 
     def get_extra_state(self) -> Tensor:
-        return torch.tensor(self.windows, dtype=torch.float64).reshape(-1, len(Window._fields))
+        return torch.tensor(self.changes, dtype=torch.float64)
 
     def set_extra_state(self, state: Tensor) -> None:
-        self.windows = [Window(*row) for row in state.tolist()]
+        self.changes = state.tolist()
+
+
+def first_minimum(changes: list[float], patience: float) -> Turn | None:
+    """The first minimum of the mean over three epochs that was not undercut for ``patience`` epochs.
+
+    ``changes`` begin with those between the first and the second epoch.
+    """
+    if len(changes) < TOGETHER:
+        return None
+    means = torch.tensor(changes, dtype=torch.float64).unfold(0, TOGETHER, 1).mean(dim=1).tolist()
+    least = 0
+    for place, mean in enumerate(means):
+        if mean < means[least]:
+            least = place
+        elif place - least >= patience:
+            return Turn(least + TOGETHER // 2 + 2.0, place + TOGETHER + 1)
+    return None

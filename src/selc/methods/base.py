@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from selc.core.loss import log_softmax, soft_cross_entropy
 from selc.core.store import Store
 from selc.registry import Registry
-from selc.types import Batch, Outcome, Seen, Step, Sweep, TrainSet
+from selc.turning.decision import Decision
+from selc.turning.evidence import Evidence
+from selc.types import Batch, EvalSet, Outcome, Pass, Step, Sweep, TrainSet
 
 Net = Callable[[int], nn.Module]  # number of outputs -> a fresh network
 
@@ -23,21 +25,42 @@ class Train(Protocol):
     def seed(self) -> int:
         """The seed of the run. What a method draws in ``fit`` comes from ``generator(its name, seed, what for)``."""
 
+    @property
+    def epochs(self) -> int:
+        """The epochs of a stage."""
+
+    @property
+    def val(self) -> EvalSet | None:
+        """The validation set of the user, if there is one."""
+
+    def tell(self, text: str) -> None:
+        """Say what happens next."""
+
+    def decided(self, decision: Decision, evidence: Evidence | None) -> None:
+        """Note what was decided, and by what."""
+
+    def forecast(self, data: TrainSet) -> float:
+        """Seconds that one training takes, by counting what it computes."""
+
     def __call__(
         self,
         method: Method,
         data: TrainSet,
         *,
         model: nn.Module | None = None,
-        stop: Callable[[list[dict[str, Any]], Seen, int], bool] | None = None,
+        looks: EvalSet | None = None,
+        stop: Callable[[int, Pass | None], bool] | None = None,
         start_from: tuple[Outcome, float] | None = None,
+        aside: str = "",
         **changes: Any,
     ) -> Outcome:
         """Train ``method`` on ``data``, in a fresh network, on with ``model``, or on from a state of an outcome.
 
-        ``stop(history, seen, epochs)`` is asked after each epoch whether to stop. ``start_from`` is an outcome of a
-        stage that could be stopped, and the clock to step back to. ``changes`` replace settings of the run's plan for
-        this stage: ``epochs``, ``lr``, ``schedule``, ...
+        ``looks`` are shown to the network after each epoch and never trained on; the outcome keeps what it predicted of
+        them. ``stop(epochs done, looks so far)`` is asked after each epoch whether to stop. ``start_from`` is an
+        outcome of a stage that could be stopped, and the clock to step back to. ``changes`` replace settings of the
+        run's plan for this stage: ``epochs``, ``lr``, ``schedule``, ... ``aside`` says what a stage is for that is no
+        part of the result.
         """
 
 

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from selc.core.loss import log_softmax, soft_cross_entropy
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Net, Train
+from selc.methods.judge import Rate, check_rate, known_rate
 from selc.methods.parts import Pair, epochs_of
-from selc.methods.watch import Rate, check_rate, known_rate
 from selc.types import Batch, Outcome, TrainSet
 
 

@@ -9,8 +9,8 @@ from selc.core.loss import soft_cross_entropy
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Net, Train
 from selc.methods.co_teaching import check_ramp, exchanged, kept_share, mean_of_two, never_reached
+from selc.methods.judge import Rate, check_rate, known_rate
 from selc.methods.parts import Pair, epochs_of
-from selc.methods.watch import Rate, check_rate, known_rate
 from selc.types import Batch, Outcome, TrainSet
 
 ROUNDING = 1e-4  # keep share x samples is rounded down; float32 may be a little below the whole number that is meant

@@ -10,6 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from selc.core.loss import log_softmax, soft_cross_entropy
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Net, Train
+from selc.methods.judge import Rate, check_rate, known_rate
 from selc.methods.nested import (
     Nested,
     NestedNet,
@@ -23,7 +24,6 @@ from selc.methods.nested import (
     parted,
 )
 from selc.methods.parts import Pair, epochs_of
-from selc.methods.watch import Rate, check_rate, known_rate
 from selc.types import Batch, Outcome, Step, Sweep, TrainSet
 
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from selc.core.judgement import noise_rate
+from selc.analysis.labels import judgements
+from selc.analysis.noise import explain
 from selc.core.store import Store
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Train
 from selc.methods.ce import CE
+from selc.methods.judge import Judged, judge
 from selc.methods.parts import given_for
-from selc.methods.watch import found, watch
-from selc.types import Outcome, Seen, Sweep, TrainSet
+from selc.types import Outcome, Sweep, TrainSet
 
 Rates = float | tuple[float, ...] | Literal["auto"]
 
@@ -30,9 +31,9 @@ class RSL(Method):
     n_i samples are labelled i, the share eta_i of them wrongly, and p_i is the share of class i in truth. The losses
     are those of all epochs of the first training. ``noise_rate`` is eta: for all classes, for each, or ``"auto"``.
 
-    Deviations: eta and p are estimated where the network turns from learning to memorising (the authors use the true
-    ones); the losses are those of the training pass (the authors sweep after each epoch; so does
-    ``train.losses="sweep"``). It is the plain variant, without MixMatch.
+    Deviations: eta and p are estimated from rows that were held out (the authors use the true ones); the losses are
+    those of the training pass (the authors sweep after each epoch; so does ``train.losses="sweep"``). It is the plain
+    variant, without MixMatch.
     """
 
     family = "selection"
@@ -68,8 +69,8 @@ class RSL(Method):
         return given_for(self.data, self.data.rows, sweep())
 
     def fit(self, data: TrainSet, train: Train) -> Outcome:
-        first = train(CE(), data, stop=_note)
-        eta, prior = estimated(first, data)
+        eta, prior = estimated(judge(data, train), data)
+        first = train(CE(), data)
         if not isinstance(self.noise_rate, str):
             eta = torch.tensor(self.noise_rate, dtype=torch.float64).expand(data.num_classes)
         rows = torch.arange(len(data)) if data.rows is None else data.rows.cpu()
@@ -99,25 +100,21 @@ def smallest(losses: Tensor, labels: Tensor, quota: Tensor) -> Tensor:
     return order[rank < quota[labels[order]]].sort().values
 
 
-def estimated(outcome: Outcome, data: TrainSet) -> tuple[Tensor, Tensor]:
+def estimated(judged: Judged, data: TrainSet) -> tuple[Tensor, Tensor]:
     """The share of wrong labels in each given class, and the share of each class in truth, [C] each.
 
-    They are read off the epoch after the turning point. What is in dispute there is on average more than what is wrong,
-    so it is scaled to the estimate of the noise rate; a class without a prediction counts as if it had one.
+    They are read off rows that were held out. More of their labels are contradicted than are wrong, because some rows
+    are hard, so the shares are scaled to the estimate of the noise rate; a class without a prediction counts as if it
+    had one.
     """
-    turn = found(outcome.history)
-    assert turn is not None  # by three quarters of the epochs there is one
-    predicted = outcome.predictions[turn.judged(len(outcome.predictions))].long()
-    seen = predicted >= 0
-    given, guess, C = data.labels.hard.cpu()[seen], predicted[seen], data.num_classes
-    wrong = torch.bincount(given[given != guess], minlength=C)
-    dispute = wrong / torch.bincount(given, minlength=C).clamp_min(1).double()
-    scale = noise_rate(turn, len(given))[0] / max(turn.dispute, 1e-9)
-    prior = (torch.bincount(guess, minlength=C) + 1).double()
-    return (scale * dispute).clamp(max=1 - 1 / C), prior / prior.sum()
-
-
-def _note(history: list[dict[str, Any]], seen: Seen, epochs: int) -> bool:
-    """Note the turning point, and go on."""
-    watch(history, seen, epochs)
-    return False
+    given, C = data.labels.hard.cpu(), data.num_classes
+    if judged.evidence is None:
+        prior = (torch.bincount(given, minlength=C) + 1).double()
+        return torch.zeros(C, dtype=torch.float64), prior / prior.sum()
+    found = judgements(judged.evidence, judged.decision, None, given)
+    rate = explain(found.held_contradicted, found.held_confidence, C).rate.likely
+    labels, wrong = judged.evidence.labels, found.held_contradicted
+    share = torch.bincount(labels[wrong], minlength=C) / torch.bincount(labels, minlength=C).clamp_min(1).double()
+    scale = rate / max(float(wrong.double().mean()), 1e-9)
+    prior = (torch.bincount(found.held_predicted, minlength=C) + 1).double()
+    return (scale * share).clamp(max=1 - 1 / C), prior / prior.sum()

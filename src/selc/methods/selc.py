@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-import torch
 from torch import Tensor
 
-from selc.core.judgement import contested, trust, unknown
 from selc.core.loss import (
     Option,
     check_alpha,
@@ -16,16 +14,17 @@ from selc.core.loss import (
     check_start,
     confidence_weights,
     soft_cross_entropy,
+    usual_alpha,
 )
-from selc.core.separation import Metric, turning_point
 from selc.core.store import Store
-from selc.core.turning import Turn, alpha_for
 from selc.core.world import current
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Train, detached_probs
 from selc.methods.ce import CE
+from selc.methods.judge import Judged, judge
 from selc.methods.parts import cannot_flip, normalised
-from selc.methods.watch import found, watch
+from selc.turning.decision import ALPHA, worse
+from selc.turning.paper import Metric, turning_point
 from selc.types import Batch, Outcome, Sweep, TrainSet
 
 
@@ -35,10 +34,10 @@ class SELC(Method):
 
         t <- alpha t + (1 - alpha) p      L = -sum_c t_c log p_c
 
-    ``start``, the number of epochs of plain CE (it may have a fraction), is found from the training losses by
-    default (``"auto"``, see `selc.core.turning`): CE trains until the turning point has passed, then the training
-    steps back to it and goes on with SELC. ``"pilot"`` is Algorithm 1 of the paper: a whole CE training, then a fresh
-    one that starts ``margin`` epochs before the largest M1. ``alpha="auto"`` follows from the turning point.
+    ``start``, the number of epochs of plain CE (it may have a fraction), is by default (``"auto"``) decided by rows
+    that were not trained on (see `selc.turning.decision`): the earliest epoch by which their given labels were
+    predicted as well as ever. ``"pilot"`` is Algorithm 1 of the paper: a whole CE training, then a fresh one that
+    starts ``margin`` epochs before the largest M1. ``alpha="auto"`` is 0.9, or less where few epochs are left.
 
     Deviations: none from the paper's Eq. 4 and 6; the paper's constants are ``start="pilot", alpha=0.9``.
     ``weighted`` adds the weight of self-adaptive training. The authors' code takes log(softmax), which is not finite
@@ -97,33 +96,32 @@ class SELC(Method):
 
     def fit(self, data: TrainSet, train: Train) -> Outcome:
         if self.start == "auto":
-            watched = train(CE(), data, stop=watch)
-            turn = found(watched.history)
-            assert turn is not None  # by three quarters of the epochs there is one
-            if turn.start is None:  # CE went on to the end: no label is changed
-                return replace(watched, target=data.new_store(labels=True))
-            outcome = train(self._at(turn.start, turn.alpha), data, start_from=(watched, turn.start))
-            given = data.labels.hard.cpu()
-            return replace(outcome, given=given, trust=self.trusted(turn, watched, outcome, given))
+            return self._decided(judge(data, train), train)
         if self.start == "pilot":
             pilot = train(CE(), data)
-            peak = turning_point(pilot.losses, self.metric)
-            start = max(peak - self.margin, 0)
-            dispute = (pilot.predictions[peak] != data.labels.hard.cpu())[pilot.predictions[peak] >= 0]
-            return train(self._at(start, alpha_for(start, float(dispute.float().mean()))), data)
+            start = max(turning_point(pilot.losses, self.metric) - self.margin, 0)
+            return train(self._at(start, ALPHA), data)
         return train(self, data)
 
-    def trusted(self, turn: Turn, watched: Outcome, outcome: Outcome, given: Tensor) -> Tensor:
-        """How far to trust a change of each label, [N], judged by the epoch after the best, before memorisation."""
-        epoch = turn.judged(len(watched.losses))
-        predicted, confidences = watched.predictions[epoch], watched.confidences[epoch]
-        seen = predicted >= 0  # rows that were held out are not changed
-        what = predicted[seen], given[seen], outcome.target.columns
-        classes = contested(*what)
-        undecided = classes[outcome.believed_labels.cpu()] | classes[given] | unknown(*what)[given]
-        result = torch.zeros(len(given), dtype=torch.float64)
-        result[seen] = trust((predicted == given)[seen], confidences[seen])
-        return result.masked_fill(undecided, 0.0)
+    def _decided(self, judged: Judged, train: Train) -> Outcome:
+        """The training that counts, by what was decided."""
+        evidence, decision, data, watched, looks = judged
+        train.decided(decision, evidence)
+        if decision.start is None:  # no label is changed
+            outcome = train(CE(), data) if watched is None else watched
+            return replace(outcome, target=data.new_store(labels=True), evidence=evidence, decision=decision)
+        method = self._at(decision.start, decision.alpha)
+        if watched is None:
+            return replace(train(method, data), evidence=evidence, decision=decision)
+        assert evidence is not None
+        outcome = train(method, data, looks=looks, start_from=(watched, decision.start))
+        if outcome.looks is not None and worse(evidence, outcome.looks.predictions):
+            best = int(decision.best)
+            outcome = replace(
+                train(CE(), data, looks=looks, start_from=(watched, best), stop=lambda done, _: done >= best),
+                target=outcome.target,
+            )
+        return replace(outcome, evidence=evidence, decision=decision)
 
     def _at(self, start: float, alpha: float) -> SELC:
         """The same method with numbers in the place of "auto"."""
@@ -132,4 +130,4 @@ class SELC(Method):
 
     def _numbers(self) -> tuple[float, float]:
         start = self.start if not isinstance(self.start, str) else 0.0
-        return start, self.alpha if not isinstance(self.alpha, str) else alpha_for(start)
+        return start, self.alpha if not isinstance(self.alpha, str) else usual_alpha(start)

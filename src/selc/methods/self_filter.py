@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Net, Train
 from selc.methods.held_out import agreement, check_leaves_rows, hold_out
 from selc.methods.parts import epochs_of, normalised
-from selc.types import Batch, Labels, Outcome, Seen, Step, Sweep, TrainSet
+from selc.types import Batch, Labels, Outcome, Pass, Step, Sweep, TrainSet
 
 MEMORY = 80  # the teacher averages over a run's steps / 80: gamma 0.999 for 200 epochs of CIFAR in batches of 128
 
@@ -117,9 +117,9 @@ class SELF(Method):
             if "model" in self.__dict__:
                 self.__dict__["model"].keep()
 
-    def stale(self, history: list[dict[str, Any]], seen: Seen, epochs: int) -> bool:
+    def stale(self, done: int, looks: Pass | None) -> bool:
         """Whether the best epoch lies too far back."""
-        return int(history[-1]["epoch"]) - int(self.best_epoch) >= max(1, epochs_of(self.patience, epochs))
+        return done - 1 - int(self.best_epoch) >= max(1, epochs_of(self.patience, self.epochs))
 
     def belief(self, sweep: Sweep) -> Store:
         return normalised(self.best, self.given)

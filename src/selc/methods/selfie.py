@@ -12,8 +12,8 @@ from selc.core.loss import soft_cross_entropy
 from selc.core.store import Store, block_rows
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Train
+from selc.methods.judge import Rate, check_rate, known_rate
 from selc.methods.parts import epochs_of
-from selc.methods.watch import Rate, check_rate, known_rate
 from selc.types import Batch, Outcome, Sweep, TrainSet
 
 DOUBT = 1e-6  # that a row keeps which was not refurbished: so only refurbished rows are one-hot

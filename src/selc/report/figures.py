@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from selc.analysis.findings import RELABEL, Findings
 from selc.errors import ConfigError, InputError, RunFolderError
 from selc.report.losses import loss_histograms
 from selc.report.matrix import (
@@ -42,7 +43,6 @@ from selc.report.style import (
 )
 from selc.report.turning import correction, metrics
 from selc.run import RunFolder
-from selc.run.findings import RELABEL, Findings
 from selc.types import accuracies
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from selc.analysis.findings import ACTIONS
 from selc.data import Bundle, ImageInputs
 from selc.data.arrays import ArrayInputs
 from selc.errors import InputError, SelcError
@@ -17,7 +18,6 @@ from selc.report.cells import written as written_number
 from selc.report.reading import Snapshot
 from selc.report.style import shortened
 from selc.run.config import ARRAYS, Choice
-from selc.run.findings import ACTIONS
 from selc.run.job import load
 
 SHOWN = 60  # samples on a page

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from selc.analysis.findings import RELABEL, REVIEW, Findings
 from selc.data import Bundle
 from selc.errors import InputError, RunFolderError
 from selc.files import read_json, write_text
@@ -20,7 +21,6 @@ from selc.report.reading import Snapshot
 from selc.report.style import shortened
 from selc.report.words import doubts, helpful, percent, trust, truth, turning_point, what_happened
 from selc.run import RunFolder
-from selc.run.findings import RELABEL, REVIEW, Findings
 from selc.types import accuracies
 
 if TYPE_CHECKING:

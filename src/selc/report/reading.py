@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from selc.analysis.findings import KEEP, REVIEW, Findings, label_quality
 from selc.core.judgement import noise_rate
 from selc.core.store_forms import one_hot
 from selc.core.turning import Turn
@@ -18,7 +19,6 @@ from selc.files import read_json
 from selc.methods.watch import found
 from selc.noise.base import label_digest
 from selc.run import RunFolder
-from selc.run.findings import KEEP, REVIEW, Findings, label_quality
 from selc.types import Pass
 
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from selc.core.mixture import fit_mixture, normalise, two_means
-from selc.core.separation import Metric
 from selc.errors import InputError
 from selc.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SMALL, VERMILLION, entitle, panels, true_labels
 from selc.run import RunFolder
+from selc.turning.paper import Metric
 from selc.types import accuracies
 
 if TYPE_CHECKING:

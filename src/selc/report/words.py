@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from selc.analysis.findings import Findings
 from selc.report.reading import Snapshot
 from selc.report.style import shortened
 from selc.run.config import ARRAYS
 from selc.run.estimates import warnings_of
-from selc.run.findings import Findings
 from selc.run.unchanged import which_changes, why_unchanged
 from selc.types import accuracies
 

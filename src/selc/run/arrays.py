@@ -12,13 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from selc.analysis import analyse
 from selc.core.world import current
 from selc.data import ArrayInputs, DatasetInputs, Recipe
 from selc.data.coding import Cells, Coding
 from selc.data.datasets import labels_of
 from selc.data.features import FeatureInputs, Scale
 from selc.data.frames import frame_cells, frame_numbers, is_frame, is_plain, split_frame
-from selc.data.labels import bad_labels, class_names, encode, is_missing, tidied
+from selc.data.labels import bad_labels, class_names, encode, is_missing, numbered, tidied
 from selc.errors import ConfigError, InputError
 from selc.methods import METHODS, Method
 from selc.methods import create as create_method
@@ -28,7 +29,6 @@ from selc.registry import keyword_options
 from selc.run.config import ARRAYS, Choice, Config, resolve_plan
 from selc.run.folder import RunFolder
 from selc.run.inputs import write_inputs
-from selc.run.issues import issues_of
 from selc.run.job import train_into, whole
 from selc.train import Progress, Trainer
 from selc.types import EvalSet, Inputs, Labels, Outcome, TrainSet
@@ -48,6 +48,8 @@ def fit(
     tests: Mapping[str, Any] | None = None,
     val: Any = None,
     verified: Any = None,
+    groups: Any = None,
+    time: Any = None,
     out: Path | str | None = None,
     resume: bool = False,
     progress: Progress | None = None,
@@ -61,13 +63,21 @@ def fit(
     name of the column). ``tests`` and ``val`` are pairs ``(x, labels)``, or again datasets. ``method`` is a name with
     ``options`` or an object; ``net`` a name, a module (copied, not changed) or a function of the number of outputs;
     ``train`` are fields of `Plan`, such as ``epochs`` and ``lr``. ``verified`` are rows whose labels a person has
-    checked, by number or as booleans [N]: these labels are held fixed. With ``out`` every epoch is saved, and
-    ``resume=True`` goes on.
+    checked, by number or as booleans [N]: these labels are held fixed. Rows of one of the ``groups`` [N] are never
+    split between what is trained on and what judges; with ``time`` [N] what is later is judged by the rest. With
+    ``out`` every epoch is saved, and ``resume=True`` goes on.
     """
     samples = _samples(x, labels, tests or {}, val, progress or Progress())
     count = num_classes or len(samples.classes) or (int(samples.labels.max()) + 1 if samples.labels.numel() else 0)
     classes = _names(samples.classes, count)
-    data = TrainSet(samples.inputs, Labels(samples.labels, count), held=_held(verified, len(samples.labels)))
+    rows = len(samples.labels)
+    data = TrainSet(
+        samples.inputs,
+        Labels(samples.labels, count),
+        held=_held(verified, rows),
+        groups=numbered(groups, rows, "groups"),
+        time=_times(time, rows),
+    )
     chosen_method = _method(method, options)
     plan = resolve_plan(train, samples.recipe)
     shape = tuple(next(iter(samples.inputs.stream([torch.tensor([0])], None))).shape[1:])
@@ -288,6 +298,18 @@ def _held(rows: Any, count: int) -> Tensor | None:
     return torch.from_numpy(held.copy()) if held.any() else None
 
 
+def _times(values: Any, count: int) -> Tensor | None:
+    """When each row was taken, as numbers [N] of any unit."""
+    if values is None:
+        return None
+    array = np.asarray(values)
+    if array.dtype.kind == "M":
+        array = array.astype("datetime64[ns]").astype(np.int64)
+    if array.shape != (count,) or array.dtype.kind not in "iuf" or not np.isfinite(array).all():
+        raise InputError(f"time must be a number or a date for each of the {count} rows; got {str(values)[:60]}.")
+    return torch.from_numpy(array.astype(np.float64))
+
+
 def _names(classes: tuple[str, ...], count: int) -> tuple[str, ...]:
     """A name for each of ``count`` classes; those that the data does not show are called by their number."""
     return classes + tuple(str(k) for k in range(len(classes), count))
@@ -298,8 +320,9 @@ def _described(outcome: Outcome, samples: _Samples, data: TrainSet, classes: tup
     outcome.classes, outcome.named = classes, bool(samples.classes)
     names = np.array(classes, dtype=np.str_) if outcome.named else np.arange(len(classes))
     ids = np.arange(len(data)) if samples.ids is None else np.array(samples.ids, dtype=np.str_)
-    issues = issues_of(outcome, data.labels.hard, len(classes), data.held)
-    outcome.label_issues_ = issues.findings.columns(ids, names)
+    analysis = analyse(outcome, data.labels.hard, len(classes), data.held)
+    outcome.corrected = analysis.corrected
+    outcome.label_issues_ = analysis.findings.columns(ids, names)
     return outcome
 
 

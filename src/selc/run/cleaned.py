@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from selc.analysis.findings import RELABEL, Findings
 from selc.data import Bundle
 from selc.data.parquet_file import read_parquet
 from selc.errors import ConfigError, InputError, RunFolderError
 from selc.files import in_short
 from selc.noise.base import label_digest
 from selc.run.decisions import Decisions, check_unique, fingerprint_of
-from selc.run.findings import RELABEL, Findings
 from selc.run.folder import RunFolder
 from selc.run.tables import has_pyarrow, write_table
 

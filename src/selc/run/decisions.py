@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from selc.analysis.findings import Findings
 from selc.errors import InputError
 from selc.files import read_json
-from selc.run.findings import Findings
 from selc.run.folder import RunFolder
 
 FORMAT = 1

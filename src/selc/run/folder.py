@@ -34,18 +34,19 @@ import torch
 from torch import Tensor
 
 import selc
+from selc.analysis import LabelAnalysis
+from selc.analysis.findings import Findings
 from selc.array_files import read_arrays
 from selc.core.store import Store
-from selc.core.turning import Turn
 from selc.errors import RunFolderError
 from selc.files import in_short, read_json, read_tensors, write_json, write_tensors, write_text, write_whole
 from selc.noise import Noise
 from selc.run.config import Config
-from selc.run.findings import Findings, find
 from selc.run.inputs import write_inputs
 from selc.run.tables import as_csv, has_pyarrow, write_table
 from selc.train.checkpoint import drop_older
 from selc.train.record import read_records
+from selc.turning import Decision, Evidence
 from selc.types import Inputs, Outcome, Pass
 
 # What a run that was killed before it began may have left.
@@ -240,7 +241,7 @@ class RunFolder:
             entries.append(last)
         write_text(self.path / "metrics.jsonl", "".join(json.dumps(e) + "\n" for e in entries))
 
-    def write_results(self, outcome: Outcome, summary: dict[str, Any], findings: Findings) -> None:
+    def write_results(self, outcome: Outcome, summary: dict[str, Any], analysis: LabelAnalysis) -> None:
         """Write what the run was for, and drop what it needs no more; the summary last."""
         write_tensors(self.path / "model.safetensors", {k: v.clone() for k, v in outcome.model.state_dict().items()})
         corrected = outcome.corrected_labels.cpu()
@@ -250,7 +251,8 @@ class RunFolder:
             self.path / "corrected_labels.csv",
             labels_csv(self.ids, self.given, corrected, outcome.target, self.classes),
         )
-        self.write_findings(findings)
+        write_tensors(self.path / "analysis.safetensors", analysis.tensors())
+        self.write_findings(analysis.findings)
         self.write_metrics()
         for stage in self.stages():
             shutil.rmtree(stage / "snapshots", ignore_errors=True)  # there is nothing left to step back for
@@ -264,16 +266,24 @@ class RunFolder:
             write_table(self.path / "label_issues.parquet", columns)
 
     def findings(self) -> Findings:
-        """The rows of label_issues.csv, of the finished run, worked out from what the folder holds."""
-        summary, tables = self.summary, read_tensors(self.path / "targets.safetensors")
-        turn = Turn(**summary["turning_point"]) if "turning_point" in summary else None
-        rate = summary.get("noise_rate")
-        noise = None if rate is None else (rate["estimate"], rate["low"], rate["high"])
-        losses = self.records().losses
-        target, probs = (_table(name, tables, len(self.classes)) for name in ("target", "probs"))
-        labels = (self.given, tables["corrected"])
-        made = find(losses, target, probs, *labels, turn, noise, self.settled)
-        return made if summary.get("ranks", True) else made.all_kept()
+        """The rows of label_issues.csv, of the finished run."""
+        self._check_finished()
+        tables = read_tensors(self.path / "analysis.safetensors")
+        return Findings(
+            self.given, *(tables[name] for name in ("predicted", "suggested", "confidence", "quality", "action"))
+        )
+
+    def evidence(self) -> Evidence | None:
+        """What was predicted of held-out rows, where the method decided by such; None if it did not (yet)."""
+        path = self.path / "evidence.safetensors"
+        if not path.exists():
+            return None
+        return Evidence.from_tensors(read_tensors(path), len(self.classes))
+
+    def decision(self) -> Decision | None:
+        """What was decided by it."""
+        path = self.path / "decision.json"
+        return Decision.from_dict(read_json(path)) if path.exists() else None
 
     def _check_finished(self) -> None:
         if not self.finished:

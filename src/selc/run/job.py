@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from selc.analysis import LabelAnalysis, analyse
+from selc.analysis.findings import ACTIONS
 from selc.core.store import Store
 from selc.core.world import current
 from selc.data import DATASETS, Bundle
@@ -22,10 +24,7 @@ from selc.nets import create as create_net
 from selc.noise import draw_noise
 from selc.noise.base import label_digest, measured
 from selc.run.config import ARRAYS, Config
-from selc.run.estimates import estimates
-from selc.run.findings import ACTIONS
 from selc.run.folder import RunFolder
-from selc.run.issues import Issues, issues_of
 from selc.run.labels import Start, corrected_by, with_verdicts
 from selc.run.teacher import supply_for
 from selc.train import Plan, Progress, Trainer
@@ -163,11 +162,10 @@ def train_into(
     trainer = Trainer(plan, net, tests=tests, val=val, folder=run.path, fingerprint=fingerprint, progress=watched)
     outcome = whole(trainer.fit(method, data))
     if not finished and world.leads:
-        issues = issues_of(outcome, run.given, len(run.classes), run.settled)
-        summary = summarise(run, outcome, plan, time.perf_counter() - began, issues)
-        actions = torch.bincount(issues.findings.action, minlength=3).tolist()
-        summary["actions"] = dict(zip(ACTIONS, actions, strict=True))
-        run.write_results(outcome, summary, issues.findings)
+        analysis = analyse(outcome, run.given, len(run.classes), run.settled)
+        outcome = replace(outcome, corrected=analysis.corrected)
+        summary = summarise(run, outcome, plan, time.perf_counter() - began, analysis)
+        run.write_results(outcome, summary, analysis)
     world.barrier()
     return outcome
 
@@ -187,7 +185,7 @@ def gathered(store: Store) -> Store:
     return whole
 
 
-def summarise(run: RunFolder, outcome: Outcome, plan: Plan, seconds: float, issues: Issues) -> dict[str, Any]:
+def summarise(run: RunFolder, outcome: Outcome, plan: Plan, seconds: float, analysis: LabelAnalysis) -> dict[str, Any]:
     """The results, with how they came about."""
     last = outcome.history[-1]
     corrected = outcome.corrected_labels.cpu()
@@ -204,11 +202,8 @@ def summarise(run: RunFolder, outcome: Outcome, plan: Plan, seconds: float, issu
         "seconds_this_session": round(seconds, 3),
         "seconds_training": round(sum(e["seconds"] for e in run.history()), 3),
     }
-    if outcome.turning_point is not None:
-        summary |= estimates(outcome.turning_point, outcome, given, len(run.classes))
-    if issues.unlearnt is not None:
-        summary |= {"unlearnt": issues.unlearnt, "ranks": issues.ranks}
-        summary.pop("noise_rate", None)  # what is in dispute says nothing then
+    actions = torch.bincount(analysis.findings.action, minlength=len(ACTIONS)).tolist()
+    summary |= analysis.as_dict() | {"actions": dict(zip(ACTIONS, actions, strict=True))}
     if true is not None:
         summary["right_before"] = float((given == true).float().mean())
         summary["right_after"] = float((corrected == true).float().mean())
@@ -223,6 +218,8 @@ class _Watched(Progress):
         self.begin_stage = inner.begin_stage  # type: ignore[method-assign]
         self.advance = inner.advance  # type: ignore[method-assign]
         self.notice = inner.notice  # type: ignore[method-assign]
+        self.tell = inner.tell  # type: ignore[method-assign]
+        self.decided = inner.decided  # type: ignore[method-assign]
 
     def end_epoch(self, entry: dict[str, Any]) -> None:
         self.run.write_metrics(entry)

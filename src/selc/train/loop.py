@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from selc.core.seeding import seed_of
-from selc.core.window import changed_mind
-from selc.core.world import current
+from selc.core.store_forms import one_hot
+from selc.core.world import World, current
 from selc.errors import ConfigError, TrainingError
 from selc.methods.base import Method
 from selc.methods.parts import Pair
@@ -26,9 +26,9 @@ from selc.train.plan import Plan
 from selc.train.progress import Progress
 from selc.train.record import Record
 from selc.train.snapshots import Snapshots
-from selc.types import Batch, EvalSet, Outcome, Pass, Seen, Step, TrainSet
+from selc.types import Batch, EvalSet, Outcome, Pass, Step, TrainSet
 
-Stop = Callable[[list[dict[str, Any]], Seen, int], bool]  # (history, its last epoch, epochs of the plan) -> stop?
+Stop = Callable[[int, Pass | None], bool]  # (epochs that are done, all looks so far) -> stop?
 
 
 def as_verified(method: Method, step: Step, batch: Batch, held: Tensor) -> Tensor:
@@ -72,7 +72,9 @@ class Stage:
     checkpoint: Checkpoint | None
     progress: Progress
     saved: tuple[dict[str, Tensor], dict[str, Any]] | None = None  # what the checkpoint held
+    looks: EvalSet | None = None  # shown to the network after each epoch, and never trained on
     stop: Stop | None = None  # asked after each epoch
+    aside: str = ""  # what the stage is for, if it is no part of the result
     snapshots: Snapshots | None = None  # where states to step back to are kept
     begin: Beginning | None = None  # a state to go on from, instead of a fresh network
 
@@ -89,6 +91,12 @@ class Stage:
         self.sweep = TrainSweep(self.evaluator, data)
         folder = self.checkpoint.folder / "records" if self.checkpoint else None
         self.record = Record(len(data), data.num_classes, device, folder, data.owned)
+        self.places: Tensor | None = None
+        self.looked: Record | None = None
+        if self.looks is not None:
+            self.places = own_places(len(self.looks.labels), self.evaluator.batch, self.world).to(device)
+            mine = None if self.world.size == 1 else self.places
+            self.looked = looks_record(self.looks, data, device, self.checkpoint, mine)
         # A stage that goes on from another's state also goes on with its order and its random draws.
         self.seed = seed_of(plan.seed, self.number if self.begin is None else self.begin.outcome.stage)
         self.order = self.order_of(data.rows)
@@ -101,14 +109,16 @@ class Stage:
         """All epochs that are left, and what they leave behind."""
         method, plan, engine, record = self.method, self.plan, self.engine, self.record
         if self.begin is not None and self.saved is None:
-            record.copy(self.begin.outcome, self.begin.epoch)
+            before = self.begin.outcome
+            record.copy(Pass(before.losses, before.predictions, before.confidences, before.beliefs), self.begin.epoch)
+            if self.looked is not None and before.looks is not None:
+                self.looked.copy(before.looks, self.begin.epoch)
         history, best = self.resume()
         first = self.begin.epoch if self.begin else 0
-        before = record.read(first + len(history)).predictions[-1] if self.stop and first + len(history) else None
         rows = self.order.samples
         if rows < plan.batch_size:
             self.progress.notice(f"batch_size {plan.batch_size} is more than the {rows} samples: one batch holds all.")
-        self.progress.begin_stage(self.number, plan.epochs, first + len(history), rows)
+        self.progress.begin_stage(self.number, plan.epochs, first + len(history), rows, self.aside)
 
         for epoch in range(first + len(history), plan.epochs):
             if history and history[-1].get("stop"):
@@ -133,10 +143,14 @@ class Stage:
                 "seconds": round(seconds, 4),
                 "samples_per_second": round(samples / seconds, 1),
             }
+            if self.aside:
+                entry["aside"] = self.aside
             history.append(entry)
+            shown = self.look(epoch)
+            if shown is not None:
+                entry["held_out"] = float((shown.predictions == self.looks_labels()).double().mean())
             if self.stop is not None:
-                entry["stop"] = self.stop(history, self.seen(kept, before), plan.epochs)
-                before = kept.predictions
+                entry["stop"] = self.stop(epoch + 1, None if self.looked is None else self.looked.read(epoch + 1))
             # What is decided by these numbers is decided by the same ones everywhere, to the last bit.
             entry = history[-1] = self.world.broadcast(entry)
             if self.val is not None and (best is None or entry["val"]["top1"] > best[0]):
@@ -148,7 +162,8 @@ class Stage:
             engine.load(unpack("best", best[1]))
             self.sweep.forget()
         passes, believes = record.read(first + len(history)), self.data.settled(method.belief(self.sweep))
-        outcome = Outcome(engine.finished(), believes, self.sweep(), *passes, history, self.number)
+        looks = None if self.looked is None else self.looked.read(first + len(history))
+        outcome = Outcome(engine.finished(), believes, self.sweep(), *passes, history, self.number, looks)
         return outcome if self.begin is None else self.begin.joined(outcome)
 
     def training_pass(self, epoch: int) -> tuple[float, int]:
@@ -216,14 +231,24 @@ class Stage:
         rows, owned = self.data.rows, self.data.owned
         return rows if owned is None else owned if rows is None else rows[torch.isin(rows, owned)]
 
-    def seen(self, kept: Pass, before: Tensor | None) -> Seen:
-        """The samples of an epoch that were trained on; ``before`` are the predictions of the epoch before it."""
-        there, labels = kept.predictions >= 0, self.data.labels.hard.cpu()
-        changed = (
-            None if before is None else changed_mind(kept.predictions, before, labels, self.data.num_classes)[there]
-        )
-        agrees = kept.predictions == labels
-        return Seen(kept.losses[there], agrees[there], kept.confidences[there], changed)
+    def look(self, epoch: int) -> Pass | None:
+        """Show the network the rows that it is not trained on, and keep what it makes of them."""
+        if self.looks is None or self.looked is None or self.places is None:
+            return None
+        places = self.places
+        rows = places if self.looks.rows is None else self.looks.rows[places]
+        self.looked.begin()
+        done = 0
+        for outputs, batch in self.evaluator.outputs(self.looks.inputs, rows):
+            part = places[done : done + len(batch)]
+            labels = self.looks.labels[part]
+            self.looked.note(self.method, outputs, one_hot(labels, self.data.num_classes), part)
+            done += len(batch)
+        return self.looked.end(self.method, epoch, None)
+
+    def looks_labels(self) -> Tensor:
+        assert self.looks is not None
+        return self.looks.labels.cpu()
 
     def measure(self, kept: Pass) -> dict[str, Any]:
         """What an epoch shows: on the training pass, on the labels that the method keeps, on the named sets."""
@@ -273,6 +298,20 @@ class Stage:
         self.engine.load_optimizer(tensors, state["optimizer"])
         best = {k: v for k, v in tensors.items() if k.startswith("best/")}
         return state["history"], (state["best"], best) if best else None
+
+
+def own_places(count: int, batch: int, world: World) -> Tensor:
+    """Which of ``count`` rows a process evaluates: its part of the batches, in order."""
+    places = torch.arange(count)
+    return places if world.size == 1 else torch.cat([places[:0], *places.split(batch)[world.rank :: world.size]])
+
+
+def looks_record(
+    looks: EvalSet, data: TrainSet, device: torch.device, checkpoint: Checkpoint | None, places: Tensor | None
+) -> Record:
+    """Where looks are kept: a row for each that is looked at, of which this process evaluates those at ``places``."""
+    folder, count = (checkpoint.folder / "looks" if checkpoint else None), len(looks.labels)
+    return Record(count, data.num_classes, device, folder, places)
 
 
 def absent(method: Method, model: nn.Module, batch: Batch) -> Step:

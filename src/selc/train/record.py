@@ -19,7 +19,7 @@ from selc.core.world import current
 from selc.errors import RunFolderError
 from selc.files import make_folder, sync_folder, writing
 from selc.methods.base import Method
-from selc.types import Outcome, Pass
+from selc.types import Pass
 
 TOGETHER = 2**16  # outputs of batches that are worked on in one call
 FILE = "epochs.bin"
@@ -74,11 +74,10 @@ class Record:
         self._keep(epoch, kept)
         return kept
 
-    def copy(self, outcome: Outcome, epochs: int) -> None:
+    def copy(self, earlier: Pass, epochs: int) -> None:
         """Take over the first epochs of an earlier stage, one at a time."""
         for epoch in range(epochs):
-            fields = (outcome.losses, outcome.predictions, outcome.confidences, outcome.beliefs)
-            self._keep(epoch, Pass(*(field[epoch] for field in fields)))
+            self._keep(epoch, Pass(*(field[epoch] for field in earlier)))
 
     def read(self, epochs: int) -> Pass:
         """The first epochs together, [E, N] each."""

@@ -12,20 +12,21 @@ from torch import Tensor, nn
 
 from selc.core.seeding import generator, seed_of
 from selc.core.store_choice import choose_form, free_bytes
-from selc.core.turning import Turn
 from selc.core.world import current
 from selc.errors import ConfigError, RunFolderError
-from selc.files import read_json, write_json
+from selc.files import read_json, write_json, write_tensors
 from selc.methods.base import METHODS, Method, Net
-from selc.methods.watch import found
 from selc.train.checkpoint import Checkpoint
+from selc.train.forecast import forecast
 from selc.train.loop import Beginning, Stage, Stop
 from selc.train.order import deal
 from selc.train.packing import pack, restore, tables_of
 from selc.train.plan import Plan
 from selc.train.progress import Progress
-from selc.train.record import Record
+from selc.train.record import Record, read_records
 from selc.train.snapshots import Snapshots
+from selc.turning.decision import Decision
+from selc.turning.evidence import Evidence
 from selc.types import EvalSet, Outcome, Pass, TrainSet
 
 
@@ -49,7 +50,6 @@ class Trainer:
         self.val = val.to(self.device) if val is not None else None
         self.progress = progress or Progress()
         self.stages = 0
-        self.turning_point: Turn | None = None  # of the first stage that noted one
         self.recorded: Pass | None = None  # by the last stage that recorded any
         self.snapshots: dict[int, Snapshots] = {}
         self.dealt: dict[bool, Tensor] = {}
@@ -61,9 +61,31 @@ class Trainer:
         """The seed of the run, for what a method draws in its ``fit``."""
         return self.plan.seed
 
+    @property
+    def epochs(self) -> int:
+        """The epochs of a stage."""
+        return self.plan.epochs
+
+    def tell(self, text: str) -> None:
+        """Say what happens next."""
+        self.progress.tell(text)
+
+    def decided(self, decision: Decision, evidence: Evidence | None) -> None:
+        """Note what a method has decided, and by what."""
+        if self.folder is not None and current().leads:
+            if evidence is not None:
+                write_tensors(self.folder / "evidence.safetensors", evidence.tensors())
+            write_json(self.folder / "decision.json", decision.as_dict())
+        self.progress.decided(decision.as_dict())
+
+    def forecast(self, data: TrainSet) -> float:
+        """Seconds that one training takes, by counting what it computes: the same on any machine."""
+        rows = len(data) if data.rows is None else len(data.rows)
+        return forecast(self.plan, self.net(data.num_classes), data.inputs, rows, self.device)
+
     def fit(self, method: Method, data: TrainSet) -> Outcome:
         """The whole training of a method."""
-        self.stages, self.turning_point, self.recorded = 0, None, None
+        self.stages, self.recorded = 0, None
         self.dealt.clear()
         check_processes(method, self.plan, len(data))
         data = self._in_form(self._own(self._hold_out(data.to(self.device))), method)
@@ -77,7 +99,7 @@ class Trainer:
         finally:
             torch.set_num_threads(threads)
         settled = data.settled(outcome.target)
-        return replace(outcome, target=settled, turning_point=self.turning_point, recorded=self.recorded)
+        return replace(outcome, target=settled, recorded=self.recorded)
 
     def __call__(
         self,
@@ -85,14 +107,17 @@ class Trainer:
         data: TrainSet,
         *,
         model: nn.Module | None = None,
+        looks: EvalSet | None = None,
         stop: Stop | None = None,
         start_from: tuple[Outcome, float] | None = None,
+        aside: str = "",
         **changes: Any,
     ) -> Outcome:
         """One stage: a fresh network, on with ``model``, or on from the latest state before a clock of an outcome.
 
-        ``stop`` is asked after each epoch; a stage that may be stopped keeps states to step back to. ``changes``
-        replace settings of the plan.
+        ``looks`` are shown to the network after each epoch and never trained on. ``stop`` is asked after each epoch; a
+        stage that may be stopped keeps states to step back to. ``aside`` says what a stage is for that is no part of
+        the result. ``changes`` replace settings of the plan.
         """
         check_processes(method, self.plan, len(data))
         number = self.stages
@@ -118,7 +143,7 @@ class Trainer:
         method.to(self.device)
         doubt = method.check(data, plan.epochs, plan.batch_size)
         if checkpoint is not None and state is not None and state["finished"]:
-            remembered = _remembered(checkpoint, method, model, data, number)
+            remembered = _remembered(checkpoint, method, model, data, number, looks)
             return self._noted(remembered if begin is None else begin.joined(remembered))
         saved = checkpoint.load(tables_of("method", method)) if checkpoint else None
         if doubt is not None and saved is None:
@@ -136,7 +161,9 @@ class Trainer:
             checkpoint=checkpoint,
             progress=self.progress,
             saved=saved,
+            looks=looks,
             stop=stop,
+            aside=aside,
             snapshots=snapshots,
             begin=begin,
         )
@@ -153,7 +180,6 @@ class Trainer:
 
     def _noted(self, outcome: Outcome) -> Outcome:
         """The outcome of a stage; what it found out is kept for the end, as the last stage need not find it."""
-        self.turning_point = self.turning_point or found(outcome.history)
         if any("given_loss" in entry for entry in outcome.history):
             self.recorded = Pass(outcome.losses, outcome.predictions, outcome.confidences, outcome.beliefs)
         return outcome
@@ -238,7 +264,9 @@ def check_processes(method: Method, plan: Plan, rows: int) -> None:
         raise ConfigError(f"there must be a sample for each of the {size} processes; got {rows}. Start fewer.")
 
 
-def _remembered(checkpoint: Checkpoint, method: Method, model: nn.Module, data: TrainSet, number: int) -> Outcome:
+def _remembered(
+    checkpoint: Checkpoint, method: Method, model: nn.Module, data: TrainSet, number: int, looks: EvalSet | None
+) -> Outcome:
     """The outcome of a stage that was finished before; the method gets its state back, which a later stage may read."""
     device = data.labels.hard.device
     target, probs = data.new_store(), data.new_store()
@@ -249,4 +277,8 @@ def _remembered(checkpoint: Checkpoint, method: Method, model: nn.Module, data: 
     restore("method", method, tensors)
     record = Record(len(data), data.num_classes, device, checkpoint.folder / "records", data.owned)
     history = list(state["history"])
-    return Outcome(model, target, probs, *record.read(history[-1]["epoch"] + 1), history, number)
+    epochs = history[-1]["epoch"] + 1
+    shown = None
+    if looks is not None:
+        shown = read_records(checkpoint.folder / "looks", epochs, len(looks.labels), data.num_classes)
+    return Outcome(model, target, probs, *record.read(epochs), history, number, shown)

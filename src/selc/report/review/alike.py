@@ -8,12 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from selc.analysis.findings import KEEP, Findings
 from selc.data import Bundle
 from selc.errors import SelcError
 from selc.files import read_tensors
 from selc.nets import create as create_net
 from selc.registry import is_import
-from selc.run.findings import KEEP, Findings
 from selc.run.folder import RunFolder
 
 POOL = 4_000  # trusted samples that are searched, at most; their features are computed here

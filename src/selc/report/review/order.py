@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import zip_longest
 
-from selc.run.findings import KEEP, RELABEL, REVIEW, Findings
+from selc.analysis.findings import KEEP, RELABEL, REVIEW, Findings
 
 
 def most_valuable(findings: Findings, count: int) -> list[int]:

@@ -10,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from selc.analysis.findings import ACTIONS, Findings
 from selc.data import Bundle
 from selc.errors import ConfigError
 from selc.files import write_text
@@ -18,7 +19,6 @@ from selc.report.review.order import most_valuable
 from selc.report.review.pictures import LARGE, SMALL, cells, shows_images, thumbnails
 from selc.run.config import ARRAYS
 from selc.run.decisions import FORMAT, check_unique, fingerprint
-from selc.run.findings import ACTIONS, Findings
 from selc.run.folder import RunFolder
 from selc.run.job import load
 

@@ -1,0 +1,6 @@
+"""What a training says about its labels: worked out once, written down, and read by all others."""
+
+from selc.analysis.labels import LabelAnalysis, Why, analyse
+from selc.analysis.noise import Noise, NoiseRate, explain
+
+__all__ = ["LabelAnalysis", "Noise", "NoiseRate", "Why", "analyse", "explain"]

@@ -1,0 +1,254 @@
+"""Which labels are wrong, and which are changed: one pure function of what a training recorded."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from selc.analysis.findings import KEEP, RELABEL, REVIEW, Findings
+from selc.analysis.noise import NoiseRate, explain
+from selc.core.store import Store
+from selc.turning.decision import Decision, better_than_chance
+from selc.turning.evidence import Evidence
+from selc.types import Outcome, Pass
+
+
+class Why(StrEnum):
+    """Why no label was changed."""
+
+    NOT_LEARNT = "not learnt"  # the network predicts labels no better than by chance
+    CLEAN = "clean"  # there is no room for wrong labels beside hard rows
+    CANNOT_TELL = "cannot tell"  # there may be wrong labels, but they cannot be told from hard rows
+    NOT_SURE = "not sure"  # no single change is likelier right than wrong
+    TOO_FEW = "too few"  # nothing could be held out
+    METHOD = "method"  # the method ended up with the given labels
+
+
+@dataclass(frozen=True)
+class LabelAnalysis:
+    """What a training concludes about its labels. Everything else reads it."""
+
+    findings: Findings
+    corrected: Tensor  # [N] labels to go on with
+    noise_rate: NoiseRate | None  # None: nothing was held out that it could be told from
+    transition_matrix: Tensor  # [C, C] P(given = column | true = row); rows sum to one
+    decision: Decision | None  # when SELC started, and why; None: it was not decided by evidence
+    why_unchanged: Why | None  # None: some labels were changed
+
+    def as_dict(self) -> dict[str, Any]:
+        """What is not a table, for a file."""
+        rate = self.noise_rate
+        return {
+            "decision": None if self.decision is None else self.decision.as_dict(),
+            "noise_rate": None if rate is None else {"estimate": rate.estimate, **rate._asdict()},
+            "transition_matrix": self.transition_matrix.tolist(),
+            "why_unchanged": None if self.why_unchanged is None else str(self.why_unchanged),
+        }
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The tables, [N] each, for a file."""
+        found = self.findings
+        return {
+            "corrected": self.corrected,
+            "predicted": found.predicted,
+            "suggested": found.suggested,
+            "confidence": found.confidence,
+            "quality": found.quality,
+            "action": found.action,
+        }
+
+
+def analyse(outcome: Outcome, given: Tensor, num_classes: int, settled: Tensor | None = None) -> LabelAnalysis:
+    """What to make of each label [N]. What a person has ``settled`` [N] is left as it is, and is no evidence."""
+    given = given.cpu()
+    confidence, believed = (part.cpu() for part in outcome.target.top())
+    if outcome.evidence is None or outcome.decision is None:
+        return _by_belief(outcome, given, believed, confidence, num_classes, settled)
+    judged = judgements(outcome.evidence, outcome.decision, _pass_of(outcome), given)
+    noise = explain(judged.held_contradicted, judged.held_confidence, num_classes)
+    rate = noise.rate
+    contradicted = (judged.predicted != given) & judged.known
+    right, _ = noise.odds(judged.confidence, rate.likely)
+    surely_right, surely_kept = noise.odds(judged.confidence, rate.low)
+    free = torch.ones_like(contradicted) if settled is None else ~settled
+    learnt = outcome.decision.start is not None
+    # A label is changed where two witnesses name the same class, a network that never saw it and the run's own target,
+    # and where even the fewest wrong labels that are likely make the change more often right than wrong.
+    changed = contradicted & (believed == judged.predicted) & (surely_right > surely_kept) & free & learnt
+    worst = torch.zeros_like(contradicted)
+    worst[judged.quality.argsort(stable=True)[: round(rate.likely * len(given))]] = True
+    review = contradicted & worst & free & learnt
+    action = torch.where(changed, RELABEL, torch.where(review, REVIEW, KEEP))
+    corrected = torch.where(changed, judged.predicted, given)
+    suggested = torch.where(contradicted & free, judged.predicted, given)
+    trust = torch.where(contradicted & free, right, noise.agreed(judged.confidence, rate.likely))
+    quality = judged.quality if settled is None else judged.quality.masked_fill(settled, 1.0)
+    findings = Findings(given, _predicted(outcome), suggested, trust.clamp(0, 1), quality, action)
+    matrix = transitions(given, judged.predicted, torch.where(contradicted, right, 0.0), num_classes)
+    why = _why(rate, learnt, len(given)) if not bool(changed.any()) else None
+    return LabelAnalysis(findings, corrected, rate if learnt else None, matrix, outcome.decision, why)
+
+
+class Judgements(NamedTuple):
+    """What is known of each row before it is decided on, [N]; the last three of the rows that were held out, [M]."""
+
+    predicted: Tensor
+    confidence: Tensor
+    quality: Tensor
+    known: Tensor  # whether its label may be judged at all
+    held_predicted: Tensor
+    held_contradicted: Tensor
+    held_confidence: Tensor
+
+
+def judgements(evidence: Evidence, decision: Decision, seen: Pass | None, given: Tensor) -> Judgements:
+    """Put together what held-out looks and the training pass say, over the looks that were as good as the best.
+
+    Where a row was held out, the prediction is that of the network that never saw it. Elsewhere it is that of the
+    training pass in the same epochs, before wrong labels are learnt by heart, brought to the scale of held-out rows by
+    its place among the others, so that no kind of row crowds the list.
+    """
+    looks = range(decision.first, decision.last + 1)
+    held, sure = vote(evidence.predictions, evidence.confidences, evidence.given, evidence.labels, looks, evidence)
+    held_quality = _mean_log(evidence.given[decision.first : decision.last + 1])
+    contradicted = held != evidence.labels
+    classes = torch.zeros(evidence.num_classes, dtype=torch.bool).index_fill_(0, evidence.labels.unique(), True)
+    N = len(given)
+    out = torch.zeros(N, dtype=torch.bool)
+    if evidence.rows is not None:
+        out[evidence.rows] = True
+    predicted, confidence, quality = given.clone(), torch.zeros(N, dtype=torch.float64), torch.zeros(N).double()
+    known = out.clone()
+    if seen is not None:
+        first, last = (math.ceil(evidence.clock(look)) for look in (decision.first, decision.last))
+        epochs = range(min(first, len(seen.losses) - 1), min(max(last, first + 1), len(seen.losses)))
+        trained = (seen.predictions[epochs.start : epochs.stop] >= 0).all(dim=0)
+        passed = seen.losses[epochs.start : epochs.stop].double().clamp_max(-math.log(SMALLEST))
+        quality = torch.where(trained, -passed.nan_to_num().mean(dim=0), 0.0)
+        others = trained & ~out
+        if bool(others.any()):
+            probabilities = (-seen.losses[epochs.start : epochs.stop]).exp()
+            named, share = vote(
+                seen.predictions[epochs.start : epochs.stop, others],
+                seen.confidences[epochs.start : epochs.stop, others],
+                probabilities[:, others],
+                given[others],
+                range(len(epochs)),
+                evidence,
+            )
+            predicted[others], known[others] = named, True
+            confidence[others] = like(share, sure)
+            quality[others] = like(quality[others], held_quality)
+        both = trained & out
+        if evidence.rows is not None:
+            at = torch.zeros(N, dtype=torch.float64)
+            at[evidence.rows] = held_quality
+            quality = torch.where(out, torch.where(both, (at + quality) / 2, at), quality)
+            if bool(others.any()) and bool(both.any()):
+                quality[out] = like(quality[out], quality[others])
+    elif evidence.rows is not None:
+        quality[evidence.rows] = held_quality
+    if evidence.rows is not None:
+        predicted[evidence.rows], confidence[evidence.rows] = held, sure
+    known &= classes[given] & classes[predicted]
+    return Judgements(predicted, confidence, quality.exp(), known, held, contradicted, sure)
+
+
+SMALLEST = 1e-6  # probability: smaller ones are told apart by rounding only
+
+
+def vote(
+    predictions: Tensor, confidences: Tensor, given: Tensor, labels: Tensor, looks: range, evidence: Evidence
+) -> tuple[Tensor, Tensor]:
+    """The class with the largest mean probability over some looks, [M], and that probability.
+
+    Of each look the predicted class and the given label are known by their probability; others count as zero.
+    """
+    table = torch.zeros(len(labels), evidence.num_classes, dtype=torch.float64)
+    for look in looks:
+        said = predictions[look].long()
+        table.scatter_add_(1, said[:, None], confidences[look][:, None].double())
+        other = torch.where(said == labels, 0.0, given[look].double())
+        table.scatter_add_(1, labels[:, None], other[:, None])
+    share, named = (table / len(looks)).max(dim=1)
+    return named, share
+
+
+def _mean_log(given: Tensor) -> Tensor:
+    return given.double().clamp_min(SMALLEST).log().mean(dim=0)
+
+
+def like(values: Tensor, others: Tensor) -> Tensor:
+    """The values, moved to the distribution of ``others``: the smallest becomes the smallest, the median the median."""
+    if len(values) == 0 or len(others) == 0:
+        return values
+    place = values.argsort(stable=True).argsort(stable=True).double()
+    at = (place + 0.5) / len(values) * len(others) - 0.5
+    ordered = others.sort().values
+    low = at.floor().long().clamp(0, len(others) - 1)
+    high = (low + 1).clamp_max(len(others) - 1)
+    return torch.lerp(ordered[low], ordered[high], (at - low).clamp(0, 1))
+
+
+def transitions(given: Tensor, predicted: Tensor, changed: Tensor, num_classes: int) -> Tensor:
+    """P(given = column | true = row), [C, C]; ``changed`` [N] is how likely the predicted class is the true one."""
+    counts = torch.zeros(num_classes**2, dtype=torch.float64)
+    counts.index_add_(0, predicted * num_classes + given, changed.double())
+    counts.index_add_(0, given * num_classes + given, 1 - changed.double())
+    counts = counts.view(num_classes, num_classes)
+    sums = counts.sum(dim=1, keepdim=True)
+    return torch.where(sums > 0, counts / sums.clamp_min(1e-300), torch.eye(num_classes, dtype=torch.float64))
+
+
+def _why(rate: NoiseRate, learnt: bool, rows: int) -> Why:
+    if not learnt:
+        return Why.NOT_LEARNT
+    if round(rate.likely * rows) == 0 and rate.estimate is not None:
+        return Why.CLEAN
+    return Why.CANNOT_TELL if rate.low == 0 else Why.NOT_SURE
+
+
+def _predicted(outcome: Outcome) -> Tensor:
+    return outcome.probs.top()[1].cpu()
+
+
+def _pass_of(outcome: Outcome) -> Pass | None:
+    if outcome.recorded is not None:
+        return outcome.recorded
+    recorded = Pass(outcome.losses, outcome.predictions, outcome.confidences, outcome.beliefs)
+    return recorded if len(outcome.losses) and bool((outcome.predictions >= 0).any()) else None
+
+
+def _by_belief(
+    outcome: Outcome, given: Tensor, believed: Tensor, confidence: Tensor, num_classes: int, settled: Tensor | None
+) -> LabelAnalysis:
+    """Without held-out rows: what the method believes is what it hands out, every change is for a person to look at,
+    and nothing is said of how many are wrong. A network that has learnt nothing changes nothing."""
+    predicted = _predicted(outcome)
+    few = outcome.decision is not None  # it could not be decided
+    learnt = better_than_chance(predicted, given, num_classes) and not few
+    free = torch.ones(len(given), dtype=torch.bool) if settled is None else ~settled
+    changed = (believed != given) & free & learnt
+    quality = _quality_of_losses(_pass_of(outcome), outcome.target, given)
+    quality = quality if settled is None else quality.masked_fill(settled, 1.0)
+    action = torch.where(changed, REVIEW, KEEP)
+    findings = Findings(given, predicted, believed, confidence.double(), quality, action)
+    corrected = torch.where(changed, believed, given)
+    matrix = transitions(given, corrected, changed.double(), num_classes)
+    why = None if bool(changed.any()) else Why.TOO_FEW if few else Why.METHOD if learnt else Why.NOT_LEARNT
+    return LabelAnalysis(findings, corrected, None, matrix, outcome.decision, why)
+
+
+def _quality_of_losses(seen: Pass | None, target: Store, given: Tensor) -> Tensor:
+    """The probability that a given label had on average over the training; by its target where none was recorded."""
+    by_target = target.at(given.to(target.device)).cpu().double()
+    if seen is None:
+        return by_target.clamp(0, 1)
+    there = ~torch.isnan(seen.losses)
+    mean = torch.where(there, seen.losses, 0.0).double().sum(0) / there.sum(0).clamp_min(1)
+    return torch.where(there.any(0), torch.exp(-mean), by_target).clamp(0, 1)

@@ -1,0 +1,153 @@
+"""Gather evidence on rows that are not trained on, and decide by it: for SELC, and for whoever must know the noise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from selc.analysis.labels import judgements
+from selc.analysis.noise import explain
+from selc.errors import ConfigError
+from selc.methods.base import Train
+from selc.methods.ce import CE
+from selc.turning.decision import Decision, decide
+from selc.turning.evidence import Evidence
+from selc.turning.splits import deal_parts, fingerprints, joined
+from selc.types import EvalSet, Outcome, Pass, TrainSet
+
+SPLITS = 5  # networks, each without another fifth of the rows: every row is judged by one that never saw it
+ONE_IN = 33  # rows that are held out where there is one split only: a look is 3 % of an epoch's forward passes
+LARGE = 20_000  # rows from which on there is one split only
+AT_MOST = 60.0  # seconds that the splits may take
+PATIENCE = 0.3  # of all epochs: so long CE goes on after the start; that and what is done again is 1.3 trainings
+BLOCK = 1024  # rows that are read at a time
+
+Rate = float | Literal["auto"]  # a share of wrong labels; "auto": to be estimated
+
+
+class Judged(NamedTuple):
+    """What was found out before the training that counts."""
+
+    evidence: Evidence | None  # None: there are too few rows to hold any out
+    decision: Decision
+    data: TrainSet  # what to train on: all rows, or all but those that stay out to the end
+    watched: Outcome | None = None  # a CE training to go on from; None: begin with a fresh network
+    looks: EvalSet | None = None  # the rows that stay out
+
+
+def judge(data: TrainSet, train: Train) -> Judged:
+    """Evidence by the user's validation set, else by splits if they are affordable, else by one part that stays out."""
+    if train.val is not None:
+        train.tell("Deciding by your validation set when labels are corrected: nothing else is held out.")
+        return _watched(data, train, train.val, None)
+    seconds = train.forecast(data)
+    several = _count(data) < LARGE and (SPLITS - 1) * seconds <= AT_MOST
+    parts = _dealt(data, SPLITS if several else ONE_IN, train.seed)
+    if not bool((parts >= 0).any()):
+        return Judged(None, Decision.too_few(), data)
+    if not several:
+        held = (parts == int(parts.max())).nonzero().flatten()
+        train.tell(
+            f"Holding out {len(held):,} rows to the end, to see when wrong labels begin to be learnt by heart: about "
+            f"{_time(1.3 * seconds)}."
+        )
+        rest = replace(data, rows=_without(data, held))
+        return _watched(rest, train, _shown(data, held), held)
+    train.tell(
+        f"Training {SPLITS} times without another fifth of the rows, to see when wrong labels begin to be learnt by "
+        f"heart, then once on all of them: about {_time(SPLITS * seconds)}."
+    )
+    shown = []
+    for split in range(SPLITS):
+        held = (parts == split).nonzero().flatten()
+        rest = replace(data, rows=_without(data, held))
+        outcome = train(CE(), rest, looks=_shown(data, held), aside=f"split {split + 1} of {SPLITS}")
+        assert outcome.looks is not None
+        shown.append((held, outcome.looks))
+    evidence = _evidence(data, shown)
+    return Judged(evidence, decide(evidence, train.epochs), data)
+
+
+def _watched(data: TrainSet, train: Train, looks: EvalSet, rows: Tensor | None) -> Judged:
+    """One CE training with looks, until the start is so long ago that going back farther would cost too much."""
+
+    def so_far(passes: Pass) -> tuple[Evidence, Decision]:
+        evidence = Evidence(looks.labels.cpu(), *_fields(passes), num_classes=data.num_classes, splits=1, rows=rows)
+        return evidence, decide(evidence, train.epochs)
+
+    def long_ago(done: int, passes: Pass | None) -> bool:
+        assert passes is not None
+        start = so_far(passes)[1].start
+        return start is not None and done - start >= PATIENCE * train.epochs
+
+    watched = train(CE(), data, looks=looks, stop=long_ago)
+    assert watched.looks is not None
+    return Judged(*so_far(watched.looks), data, watched, looks)
+
+
+def _evidence(data: TrainSet, shown: list[tuple[Tensor, Pass]]) -> Evidence:
+    """The rows of all splits side by side, in their order."""
+    rows = torch.cat([held for held, _ in shown])
+    order = rows.argsort()
+    fields = (torch.cat(parts, dim=1)[:, order] for parts in zip(*(_fields(p) for _, p in shown), strict=True))
+    labels = data.labels.hard.cpu()[rows[order]]
+    return Evidence(labels, *fields, num_classes=data.num_classes, splits=len(shown), rows=rows[order])
+
+
+def _fields(passes: Pass) -> tuple[Tensor, Tensor, Tensor]:
+    """Predictions, confidences, and the probability of the given label."""
+    return passes.predictions, passes.confidences, (-passes.losses).exp()
+
+
+def _dealt(data: TrainSet, count: int, seed: int) -> Tensor:
+    """The part of each row; a person's verdicts are no evidence, as people look at the worst first."""
+    among = torch.ones(len(data), dtype=torch.bool)
+    if data.rows is not None:
+        among = torch.zeros_like(among).index_fill_(0, data.rows.cpu(), True)
+    if data.held is not None:
+        among &= ~data.held.cpu()
+    batches = list(torch.arange(len(data), device=data.labels.hard.device).split(BLOCK))
+    alike = fingerprints(data.inputs.stream(batches, seed=None))
+    groups = alike if data.groups is None else joined(data.groups, alike)
+    return deal_parts(data.labels.hard, count, seed, among=among, groups=groups, time=data.time)
+
+
+def _count(data: TrainSet) -> int:
+    return len(data) if data.rows is None else len(data.rows)
+
+
+def _without(data: TrainSet, held: Tensor) -> Tensor:
+    left = torch.ones(len(data), dtype=torch.bool)
+    if data.rows is not None:
+        left = torch.zeros_like(left).index_fill_(0, data.rows.cpu(), True)
+    left[held] = False
+    return left.nonzero().flatten().to(data.labels.hard.device)
+
+
+def _shown(data: TrainSet, held: Tensor) -> EvalSet:
+    rows = held.to(data.labels.hard.device)
+    return EvalSet(data.inputs, data.labels.hard[rows], rows)
+
+
+def _time(seconds: float) -> str:
+    return f"{max(round(seconds), 1)} seconds" if seconds < 100 else f"{seconds / 60:.0f} minutes"
+
+
+def check_rate(rate: Rate, name: str) -> Rate:
+    if rate == "auto" or (not isinstance(rate, str) and 0 <= rate < 1):
+        return rate
+    raise ConfigError(f"{name} must be in [0, 1) or 'auto'; got {rate!r}. It is the share of samples to leave out.")
+
+
+def known_rate(rate: Rate, data: TrainSet, train: Train) -> float:
+    """A given share of wrong labels, or an estimate of it by held-out rows; 0 where there are too few rows."""
+    if not isinstance(rate, str):
+        return rate
+    judged = judge(data, train)
+    if judged.evidence is None:
+        return 0.0
+    found = judgements(judged.evidence, judged.decision, None, data.labels.hard.cpu())
+    return explain(found.held_contradicted, found.held_confidence, data.num_classes).rate.likely

@@ -1,0 +1,16 @@
+"""When a network turns from learning the pattern to learning wrong labels by heart, and what follows from it."""
+
+from selc.turning.decision import Decision, Reason, decide
+from selc.turning.evidence import Evidence
+from selc.turning.paper import Metric, separation, separations, turning_point
+
+__all__ = [
+    "Decision",
+    "Evidence",
+    "Metric",
+    "Reason",
+    "decide",
+    "separation",
+    "separations",
+    "turning_point",
+]

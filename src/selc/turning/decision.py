@@ -1,0 +1,145 @@
+"""From evidence to a decision: when SELC starts, and how sure it is that wrong labels were learnt by heart.
+
+The rule in two sentences. SELC starts at the earliest look at which held-out rows were predicted as well as ever,
+within one standard error, and no class beyond chance worse. Whether accuracy fell after its best is measured on rows
+other than those that the best was found on, so that the choice of a maximum is no evidence by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from statistics import NormalDist
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from selc.turning.evidence import TOGETHER, Evidence
+
+AS_GOOD = 1.0  # standard errors: a look that is no farther below the best is as good (Breiman's rule of one error)
+CHANCE = 0.05  # share: what is claimed of one training in twenty where it is not so
+SHOWS = 0.05  # share of labels: a fall of five points is what a run should be able to see
+ALPHA = 0.9  # the paper's momentum: the weight of the old target, per epoch
+HALVINGS = 3  # a given label must be able to lose seven eighths of its weight in the epochs that are left
+
+
+class Reason(StrEnum):
+    """Why it was decided so."""
+
+    FALL = "fall"  # accuracy on held-out rows fell: wrong labels were learnt by heart
+    NO_FALL = "no fall"  # none was seen that is larger than chance
+    NOT_LEARNT = "not learnt"  # held-out labels are predicted no better than by chance
+    TOO_FEW = "too few"  # there are too few rows to hold any out
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What follows from the evidence. Looks count from 0; ``start`` and ``best`` are in epochs."""
+
+    start: float | None  # epochs of cross entropy before SELC; None: SELC is not used
+    best: float  # epochs after which held-out rows were predicted best
+    reason: Reason
+    accuracy: float  # share of the held-out labels that was predicted then
+    fall: float  # by how much less were predicted at the end
+    fall_error: float  # its standard error
+    visible: float  # the smallest fall that would have been claimed
+    first: int  # look of the start
+    last: int  # the last look that is as good as the best
+    alpha: float  # momentum of SELC's targets
+
+    @property
+    def can_see(self) -> bool:
+        """Whether a fall of five points would have been noticed."""
+        return self.visible <= SHOWS
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "reason": str(self.reason)}
+
+    @classmethod
+    def too_few(cls) -> Decision:
+        """Where nothing can be held out, nothing is decided."""
+        none, nothing = math.nan, 0
+        return cls(None, none, Reason.TOO_FEW, none, none, none, none, nothing, nothing, ALPHA)
+
+    @classmethod
+    def from_dict(cls, saved: dict[str, Any]) -> Decision:
+        return cls(**{**saved, "reason": Reason(saved["reason"])})
+
+
+def decide(evidence: Evidence, epochs: float) -> Decision:
+    """When to start SELC in a training of so many epochs."""
+    best = int(evidence.curve.argmax())
+    good = [look for look in range(evidence.looks) if as_good(evidence, look, best)]
+    fair = [look for look in good if look <= best and fair_to_classes(evidence, look, best)]
+    first = fair[0]
+    fall, error = fallen(evidence)
+    visible = NormalDist().inv_cdf(1 - CHANCE) * error
+    learnt = better_than_chance(evidence.predictions[best], evidence.labels, evidence.num_classes)
+    reason = Reason.NOT_LEARNT if not learnt else Reason.FALL if fall > visible else Reason.NO_FALL
+    return Decision(
+        start=evidence.clock(first) if learnt else None,
+        best=evidence.clock(best),
+        reason=reason,
+        accuracy=float(evidence.curve[best]),
+        fall=fall,
+        fall_error=error,
+        visible=visible,
+        first=first,
+        last=max(good),
+        alpha=alpha_for(epochs - evidence.clock(first)),
+    )
+
+
+def alpha_for(epochs_left: float) -> float:
+    """The paper's momentum, or less where so few epochs are left that no label could change with it."""
+    return min(ALPHA, math.exp2(-HALVINGS / epochs_left)) if epochs_left > 0 else 0.0
+
+
+def as_good(evidence: Evidence, look: int, best: int) -> bool:
+    """Whether a look is within one standard error of the best."""
+    behind, error = evidence.behind(look, best)
+    return behind <= AS_GOOD * error
+
+
+def fair_to_classes(evidence: Evidence, look: int, best: int) -> bool:
+    """Whether no class is predicted worse than at the best look, beyond what chance does to one class of so many."""
+    classes = evidence.labels.unique()
+    bound = NormalDist().inv_cdf(1 - CHANCE / len(classes))
+    lost = (evidence.behind(look, best, evidence.labels == k) for k in classes)
+    return all(behind <= bound * error for behind, error in lost)
+
+
+def fallen(evidence: Evidence) -> tuple[float, float]:
+    """The fall from the best look to the last one, and its standard error.
+
+    The best look is found on one half of the rows and the fall is measured on the other, and the other way round.
+    """
+    half = torch.arange(len(evidence.labels)) % 2 == 0  # rows are in no order that means anything
+    parts = [_fall_on(evidence, chosen_on=half, rows=~half), _fall_on(evidence, chosen_on=~half, rows=half)]
+    return sum(fall for fall, _ in parts) / 2, math.sqrt(sum(error**2 for _, error in parts)) / 2
+
+
+def _fall_on(evidence: Evidence, chosen_on: Tensor, rows: Tensor) -> tuple[float, float]:
+    best = int(evidence.hits[:, chosen_on].double().mean(dim=1).argmax())
+    return evidence.behind(evidence.looks - 1, best, rows)
+
+
+def worse(evidence: Evidence, later: Tensor) -> bool:
+    """Whether the last looks of another training, predictions [L, M], name fewer labels than the best look did, beyond
+    chance."""
+    best = int(evidence.curve.argmax())
+    hits = (later[-TOGETHER:] == evidence.labels).double().mean(dim=0)
+    apart = evidence.hits[best].double() - hits
+    error = math.sqrt(float(apart.var(correction=1)) / len(apart) + 2 * evidence.scatter**2)
+    return float(apart.mean()) > NormalDist().inv_cdf(1 - CHANCE) * error
+
+
+def better_than_chance(predicted: Tensor, labels: Tensor, num_classes: int) -> bool:
+    """Whether labels are predicted more often than they would be if they had nothing to do with the predictions."""
+    said = torch.bincount(predicted.long(), minlength=num_classes).double() / len(labels)
+    by_luck = said[labels]  # how often each row's label is predicted of any row
+    more = (predicted == labels).double() - by_luck
+    error = math.sqrt(float((by_luck * (1 - by_luck)).sum())) / len(labels)
+    return float(more.mean()) > NormalDist().inv_cdf(1 - CHANCE) * error
