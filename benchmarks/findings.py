@@ -19,11 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from selc.core.judgement import noise_rate
+from selc.analysis import analyse
+from selc.analysis.findings import RELABEL, REVIEW
 from selc.files import write_text
 from selc.methods import CE, SELC, create
-from selc.methods.watch import found
-from selc.analysis.findings import RELABEL, REVIEW, find
 from selc.types import TrainSet
 from suite import Cell, arguments_for, load, plan_for, run_all, train
 
@@ -87,11 +86,7 @@ def run(job: Job, folder: str | None) -> dict[str, Any]:
 
 def by_selc(cell: Cell, job: Job) -> tuple[Tensor, dict[str, Any]]:
     outcome = train(cell, SELC(), plan_for(job.epochs, 0.02, job.seed), tests=False)
-    turn = found(outcome.history)
-    assert turn is not None
-    noise = noise_rate(turn, len(cell.given))
-    target, probs = outcome.target.full(), outcome.probs.full()
-    findings = find(outcome.losses, target, probs, cell.given, outcome.corrected_labels, turn, noise)
+    findings = analyse(outcome, cell.given, cell.data.num_classes).findings
     wrong = cell.given != cell.true
     relabel, look = findings.action == RELABEL, findings.action == REVIEW
     applied = torch.where(relabel, findings.suggested, cell.given)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from selc.analysis import analyse
 from selc.methods import METHODS, create
 from selc.types import accuracies
 from suite import arguments_for, load, plan_for, run_all, train
@@ -62,7 +63,8 @@ def run(job: Job, folder: str | None) -> dict[str, Any]:
     belief = outcome.target.full()
     wrong = (cell.given != cell.true).numpy()
     suspicion = 1 - belief.gather(1, cell.given[:, None]).flatten().double().numpy()
-    right = (outcome.corrected_labels == cell.true).float().mean()
+    corrected = analyse(outcome, cell.given, cell.data.num_classes).corrected
+    right = (corrected == cell.true).float().mean()
     return {
         "accuracy": (last["score"]["top1"] + last["choose"]["top1"]) / 2,  # the halves are of one size
         "right_before": 1 - float(wrong.mean()),

@@ -7,17 +7,16 @@ import pytest
 
 # Beginnings of the names of tests: a folder, a file, or one test.
 NUMERICAL = (
+    "tests/analysis/",
     "tests/contract/test_methods.py::test_belief_has",
     "tests/contract/test_methods.py::test_it_learns",
     "tests/contract/test_methods.py::test_loss_is_finite",
     "tests/contract/test_methods.py::test_probabilities",
     "tests/core/test_beta_mixture.py",
     "tests/core/test_mixture.py",
-    "tests/core/test_recognise.py",
     "tests/core/test_selc_loss",
     "tests/core/test_soft_cross_entropy.py",
     "tests/core/test_store",
-    "tests/core/test_turning.py",
     "tests/methods/",
     "tests/nets/test_formulas.py",
     "tests/parallel/test_same_results.py",
@@ -27,7 +26,7 @@ NUMERICAL = (
     "tests/test_examples.py",
     "tests/test_fit.py",
     "tests/test_loop.py",
-    "tests/test_maturity.py",
+    "tests/turning/",
 )
 
 

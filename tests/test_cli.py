@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import csv
+import io
+import random
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
+from selc.analysis import Why
+from selc.analysis.words import WHY, decision_sentence, percent
 from selc.cli import app
 from selc.data import DATASETS
 from selc.files import write_json
@@ -18,7 +23,8 @@ from selc.nets import NETS
 from selc.noise import NOISES
 from selc.run import RunFolder
 from selc.run.unchanged import why_unchanged
-from selc.screen import show_summary
+from selc.screen import Screen, show_summary
+from selc.turning import Decision
 from tests.own_data.miniature import folder as images
 
 QUICK = ["--epochs", "3", "--set", "net.hidden=[16]"]
@@ -196,38 +202,103 @@ def test_a_configuration_file_that_names_data_needs_no_argument(
         assert "DATA must be given" in refused("train", *arguments)
 
 
-def test_the_end_says_why_no_label_was_changed_and_which_changes_are_which(
+NOISY = ["--noise", "symmetric", "--rate", "0.4", "--epochs", "12", "--lr", "0.02", "--set", "net.hidden=[32]"]
+
+
+def lines_of(text: str) -> dict[str, str]:
+    """The block at the end, by the names in its first column."""
+    return {line[:18].strip(): line[18:] for line in text.splitlines()}
+
+
+def test_the_end_says_how_many_labels_are_wrong_and_why_none_was_changed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = tmp_path / "run"
-    noise = ["--noise", "symmetric", "--rate", "0.4", "--epochs", "12", "--lr", "0.02", "--set", "net.hidden=[32]"]
-    result = call("train", "digits", *noise, "--out", str(place))
+    result = call("train", "digits", *NOISY, "--out", str(place))
     assert result.exit_code == 0, result.output
     run = RunFolder.open(place)
-    changed, relabel = int((run.corrected() != run.given).sum()), run.summary["actions"]["relabel"]
-    assert 0 < relabel < changed
-    assert f"has all {changed:,} changes; selc apply takes over only the {relabel:,} to relabel" in result.stdout
-    assert "because" not in result.stdout
-    assert "labels changed" not in result.stderr
+    end, rate, actions = lines_of(result.stdout), run.summary["noise_rate"], run.summary["actions"]
+    assert rate["estimate"] is not None
+    shares = [percent(rate[key]) for key in ("estimate", "low", "high")]
+    assert end["wrong labels"] == f"about {shares[0]}, between {shares[1]} and {shares[2]}"
+    assert actions["relabel"] > 0
+    assert end["labels changed"] == f"{actions['relabel'] / 1257:.2%}"
+    assert end["what to do"] == f"relabel {actions['relabel']}, review {actions['review']}, keep {actions['keep']}"
+    assert "which changes" not in end  # they are those to relabel
     assert "believed otherwise" in result.stderr
-    write_json(place / "summary.json", {**run.summary, "changed": 0.0})
-    show_summary(run)
-    assert "labels changed    0.00%, because the run was not sure enough of any change" in capsys.readouterr().out
+
+    def shown(**summary: object) -> dict[str, str]:
+        write_json(place / "summary.json", {**run.summary, "changed": 0.0, **summary})
+        show_summary(run)
+        return lines_of(capsys.readouterr().out)
+
+    wide = {"estimate": None, "likely": 0.1, "low": 0.0, "high": 0.31}
+    end = shown(noise_rate=wide, why_unchanged="cannot tell")
+    assert end["wrong labels"] == "between 0% and 31%; wrong labels and hard samples cannot be told apart"
+    assert end["labels changed"] == f"0.00%, because {WHY[Why.CANNOT_TELL]}"
+    assert "wrong labels" not in shown(noise_rate=None, why_unchanged="too few")
 
 
-@pytest.mark.parametrize(
-    ("summary", "why"),
-    [
-        ({"changed": 0.1}, ""),
-        ({"changed": 0.0, "unlearnt": "..."}, "not learnt enough"),
-        ({"changed": 0.0, "turning_point": {"start": None}}, "no sign of wrong labels"),
-        ({"changed": 0.0, "turning_point": {"start": 3.0}}, "not sure enough"),
-        ({"changed": 0.0}, "the given ones"),
-    ],
-)
-def test_each_way_to_change_nothing_has_its_reason(summary: dict[str, object], why: str) -> None:
-    assert why in why_unchanged(summary)
-    assert bool(why_unchanged(summary)) == bool(why)
+def test_while_it_trains_it_is_told_what_for_and_what_was_decided(tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    lines = call("train", "digits", *NOISY, "--out", str(place)).stderr.splitlines()
+    decision = decision_sentence(RunFolder.open(place).summary["decision"])
+    assert lines.count(decision) == 1
+    splits = [k for k, line in enumerate(lines) if line.startswith("split ") and "epoch 12/12" in line]
+    assert [lines[k].split(",")[0] for k in splits] == [f"split {k} of 5" for k in range(1, 6)]
+    assert all("held out" in lines[k] for k in splits)
+    [told] = [k for k, line in enumerate(lines) if line.startswith("Training 5 times")]
+    [own] = [k for k, line in enumerate(lines) if line.startswith("epoch 12/12")]
+    assert told < splits[0] < splits[-1] < lines.index(decision) < own
+
+
+def test_bars_are_named_by_what_is_trained() -> None:
+    screen = Screen(Console(file=io.StringIO(), force_terminal=True))
+    for stage in range(2):
+        screen.begin_stage(stage, 3, 0, 10, aside=f"split {stage + 1} of 2")
+    screen.begin_stage(2, 3, 0, 10)
+    screen.begin_stage(3, 3, 0, 10)
+    names = [task.description for task in screen.bars.tasks]
+    assert names == ["split 1 of 2", "split 2 of 2", "training", "training, stage 2"]
+    assert [task.visible for task in screen.bars.tasks] == [False, False, True, True]
+    labelled = Screen(Console(file=io.StringIO(), force_terminal=True), label="SELC")
+    labelled.begin_stage(0, 3, 0, 10, aside="split 1 of 5")
+    labelled.begin_stage(1, 3, 0, 10)
+    assert [task.description for task in labelled.bars.tasks] == ["SELC, split 1 of 5", "SELC"]
+
+
+def test_what_is_told_is_taken_as_it_is() -> None:
+    written = io.StringIO()
+    screen = Screen(Console(file=written, width=40))
+    screen.tell("The column [bold] is [/] " + "long " * 30)
+    screen.decided(Decision.too_few().as_dict())
+    first, second = written.getvalue().splitlines()
+    assert first.startswith("The column [bold] is [/] long")
+    assert second == decision_sentence(Decision.too_few().as_dict())
+
+
+def test_a_network_that_has_learnt_nothing_is_a_warning(tmp_path: Path) -> None:
+    place = tmp_path / "noise.csv"
+    draw = random.Random(0)
+    rows = "".join(f"{draw.random()},{draw.random()},{draw.choice('abc')}\n" for _ in range(150))
+    place.write_text(f"u,v,label\n{rows}")
+    result = call("train", str(place), "--epochs", "2", "--out", str(tmp_path / "run"))
+    assert result.exit_code == 0, result.output
+    summary = RunFolder.open(tmp_path / "run").summary
+    assert summary["why_unchanged"] == "not learnt"
+    assert summary["noise_rate"] is None
+    assert "warning: the network has not learnt enough. Train longer" in result.stderr
+    end = lines_of(result.stdout)
+    assert end["labels changed"] == f"0.00%, because {WHY[Why.NOT_LEARNT]}"
+    assert "wrong labels" not in end
+
+
+@pytest.mark.parametrize("why", [None, *Why])
+def test_each_way_to_change_nothing_has_its_reason(why: Why | None) -> None:
+    said = why_unchanged({"why_unchanged": None if why is None else str(why)})
+    assert said == ("" if why is None else WHY[why])
+    assert bool(said) == (why is not None)
+    assert len(set(WHY.values())) == len(WHY) == len(Why)
 
 
 def test_a_run_folder_does_not_lie_inside_the_images(tmp_path: Path) -> None:

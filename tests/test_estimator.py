@@ -244,7 +244,6 @@ def test_wrong_labels_are_found_and_corrected(digits: tuple[SELCClassifier, Arra
     fitted, _, true, noisy = digits
     assert (noisy == true).mean() == pytest.approx(0.8, abs=0.001)
     assert (fitted.corrected_labels_ == true).mean() > 0.92
-    # The corrected labels may lag behind: a class of which a quarter was moved to the next is left as it is.
     assert (fitted.classes_[fitted.soft_targets_.argmax(axis=1)] == true).mean() > 0.94
     table = pd.DataFrame(fitted.label_issues_)
     assert table.columns.tolist()[:5] == [
@@ -265,12 +264,14 @@ def test_wrong_labels_are_found_and_corrected(digits: tuple[SELCClassifier, Arra
 def test_estimates_have_the_shapes_and_sums_that_their_names_promise(
     digits: tuple[SELCClassifier, Array, Array, Array],
 ) -> None:
-    fitted, x, _, noisy = digits
+    fitted, x, true, noisy = digits
     assert fitted.turning_point_ is not None
     assert 0.1 < fitted.noise_rate_ < 0.35
     np.testing.assert_allclose(fitted.transition_matrix_.sum(axis=1), 1, atol=1e-6)
-    given, corrected = noisy == "digit 3", fitted.corrected_labels_ == "digit 2"
-    np.testing.assert_allclose(fitted.transition_matrix_[2, 3], (given & corrected).sum() / corrected.sum(), atol=1e-6)
+    low, high = fitted.noise_rate_interval_
+    assert low < fitted.noise_rate_ < high
+    really = ((noisy == "digit 3") & (true == "digit 2")).sum() / (true == "digit 2").sum()
+    assert fitted.transition_matrix_[2, 3] == pytest.approx(really, abs=0.1)
     assert fitted.soft_targets_.shape == fitted.pred_probs_.shape == (1797, 10)
     np.testing.assert_allclose(fitted.soft_targets_.sum(axis=1), 1, atol=1e-5)
     assert fitted.history_[0]["epoch"] == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
 import io
 import re
@@ -19,12 +20,15 @@ from PIL import Image
 from sklearn.metrics import roc_auc_score
 from typer.testing import CliRunner, Result
 
+from selc.analysis import Why
+from selc.analysis.findings import RELABEL, REVIEW
+from selc.analysis.words import ASSUMPTION, WHY, decision_sentence, percent, points
 from selc.cli import app as cli
 from selc.cli.report import figures as figures_command
 from selc.cli.report import report as report_command
 from selc.errors import ConfigError, InputError, SelcError
 from selc.files import read_tensors, write_json, write_tensors
-from selc.methods import METHODS, Method
+from selc.methods import METHODS, Method, judge
 from selc.noise import NOISES, Noise
 from selc.noise.base import measured
 from selc.report.cells import cells_at, written
@@ -34,12 +38,13 @@ from selc.report.page import LARGEST, Picture, render, write_report
 from selc.report.reading import Snapshot
 from selc.report.review.pictures import cells as review_cells
 from selc.report.style import shortened
-from selc.report.words import auroc, percent, what_happened
+from selc.report.trust import doubts, helpful, trust
+from selc.report.words import auroc, turning_point, what_happened
 from selc.run import Config, RunFolder, execute, fit
-from selc.analysis.findings import RELABEL
 from selc.run.job import load
 from selc.run.unchanged import which_changes
 from selc.train import Progress
+from selc.turning import Decision, Reason
 from tests.own_data.miniature import encoded, flower_csv, folder, picture, write_csv
 
 SECTIONS = ["story", "turning", "losses", "memory", "matrix", "classes", "gallery", "trust", "protocol"]
@@ -127,20 +132,28 @@ def moons(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return trained(tmp_path_factory.mktemp("m") / "moons", "moons", noise=noise, train={"epochs": 6, "lr": 0.1})
 
 
+class Interrupt(Quiet):
+    """Breaks a training off after its second epoch, or in a training that only helps to decide."""
+
+    def __init__(self, aside: str = "") -> None:
+        self.aside = aside
+
+    def end_epoch(self, entry: dict[str, Any]) -> None:
+        if entry["epoch"] == 1 and entry.get("aside", "") == self.aside:
+            raise KeyboardInterrupt
+
+
+def interrupted(path: Path, aside: str = "") -> Path:
+    settings = {"data": "moons", "noise": NOISY, "net": {"name": "mlp", "hidden": [8]}, "train": {"epochs": 20}}
+    with pytest.raises(KeyboardInterrupt):
+        execute(Config.resolve(settings), path, Interrupt(aside))
+    return path
+
+
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that was interrupted after two epochs."""
-
-    class Interrupt(Quiet):
-        def end_epoch(self, entry: dict[str, Any]) -> None:
-            if entry["epoch"] == 1:
-                raise KeyboardInterrupt
-
-    path = tmp_path_factory.mktemp("s") / "stopped"
-    settings = {"data": "moons", "noise": NOISY, "net": {"name": "mlp", "hidden": [8]}, "train": {"epochs": 20}}
-    with pytest.raises(KeyboardInterrupt):
-        execute(Config.resolve(settings), path, Interrupt())
-    return path
+    return interrupted(tmp_path_factory.mktemp("s") / "stopped")
 
 
 def photographs(place: Path, each: int = 12) -> Path:
@@ -196,13 +209,22 @@ def test_five_sentences_hold_the_numbers_of_the_summary(digits: RunFolder) -> No
     summary = digits.summary
     assert said[0].startswith("This run is finished")
     assert "1,257 samples" in said[0]
+    assert summary["noise_rate"]["estimate"] is not None
     for key in ("estimate", "low", "high"):
         assert percent(summary["noise_rate"][key]) in said[1]
     assert f"{round(summary['changed'] * 1257):,} labels" in said[2]
-    assert percent(summary["corrections_right"]["low"]) in said[2]
+    assert percent(float(np.mean([row["suggested_confidence"] for row in relabelled(digits)]))) in said[2]
     assert percent(summary["accuracy"]["test"]["top1"]) in said[3]
     assert f"{summary['actions']['relabel']:,} samples" in said[4]
     assert f"{summary['actions']['review']:,} more" in said[4]
+
+
+def relabelled(run: RunFolder) -> list[dict[str, Any]]:
+    """The rows of label_issues.csv that say so."""
+    with open(run.path / "label_issues.csv", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["action"] == "relabel"]
+    assert rows
+    return [{**row, "suggested_confidence": float(row["suggested_confidence"])} for row in rows]
 
 
 def test_the_truth_is_a_section_of_its_own_and_only_where_it_is_known(
@@ -243,43 +265,228 @@ def test_tables_of_labels_and_classes_count_the_findings(digits: RunFolder, page
     assert [int(cell.replace(",", "")) for cell in cells] == expected.flatten().tolist()
 
 
-def test_a_clean_run_is_told_that_nothing_needs_to_be_done(tmp_path: Path) -> None:
+NOTHING = "Nothing needs to be done"
+
+
+def test_of_clean_labels_no_more_is_said_to_be_wrong_than_the_estimate_says(tmp_path: Path) -> None:
     run = trained(tmp_path / "clean", "digits", train={"epochs": 10, "lr": 0.05})
-    assert run.summary["turning_point"]["start"] is None
-    page = page_of(run, tmp_path)
-    assert "There is no sign of wrong labels" in page.text
-    assert "No label was replaced." in page.text
-    assert "Nothing needs to be done" in page.text
-    assert "The 12 with the lowest label quality are shown" in page.text
+    rate = run.summary["noise_rate"]
+    assert rate["estimate"] is not None
+    assert rate["high"] < 0.05
+    said = what_happened(Snapshot(run.path))
+    none = round(rate["estimate"] * 1257) == 0
+    assert ("no sign of wrong labels" in said[1]) == (NOTHING in said[4]) == none
+    assert percent(rate["high"]) in said[1]
+
+
+def test_where_no_sign_of_wrong_labels_is_found_nothing_needs_to_be_done(digits: RunFolder, tmp_path: Path) -> None:
+    rate = rate_of(0.0, 0.0, 0.012)
+    quiet = untouched(digits, tmp_path / "quiet", Why.CLEAN, rate)
+    said = what_happened(quiet)
+    assert "no sign of wrong labels" in said[1]
+    assert "at most 1.2%" in said[1]
+    assert said[2] == "So no label was replaced."
+    assert said[4] == f"{NOTHING} about the labels."
+    assert "The 12 with the lowest label quality are shown" in page_of(quiet.path, tmp_path).text
+    tables = read_tensors(quiet.path / "analysis.safetensors")
+    tables["action"][:3] = REVIEW
+    write_tensors(quiet.path / "analysis.safetensors", tables)
+    last = what_happened(Snapshot(quiet.path))[4]
+    assert last.startswith(f"{NOTHING} about the labels; ")
+    assert "looks at the 3 worst samples" in last
+
+
+def retold(run: RunFolder, place: Path, **summary: Any) -> Snapshot:
+    """A copy of a run whose summary says something else."""
+    shutil.copytree(run.path, place)
+    write_json(place / "summary.json", {**run.summary, **summary})
+    return Snapshot(place)
+
+
+def untouched(run: RunFolder, place: Path, why: Why, rate: dict[str, float | None] | None) -> Snapshot:
+    """A copy of a run that replaced no label."""
+    count = len(run.given)
+    actions = {"keep": count, "review": 0, "relabel": 0}
+    shot = retold(run, place, changed=0.0, why_unchanged=str(why), noise_rate=rate, actions=actions)
+    tensors = read_tensors(place / "targets.safetensors")
+    write_tensors(place / "targets.safetensors", {**tensors, "corrected": run.given})
+    tables = read_tensors(place / "analysis.safetensors")
+    kept = {"corrected": run.given, "suggested": run.given, "action": torch.zeros_like(tables["action"])}
+    write_tensors(place / "analysis.safetensors", {**tables, **kept})
+    return shot
+
+
+def rate_of(estimate: float | None, low: float, high: float) -> dict[str, float | None]:
+    return {"estimate": estimate, "likely": estimate or low, "low": low, "high": high}
+
+
+@pytest.mark.parametrize(
+    ("rate", "why", "nothing"),
+    [
+        (rate_of(0.0, 0.0, 0.0), Why.CLEAN, True),
+        (rate_of(0.0, 0.0, 0.03), Why.CLEAN, True),
+        (rate_of(0.49 / 1257, 0.0, 0.03), Why.CLEAN, True),  # not one label
+        (rate_of(0.51 / 1257, 0.0, 0.03), Why.CANNOT_TELL, False),  # one
+        (rate_of(0.02, 0.01, 0.03), Why.NOT_SURE, False),
+        (rate_of(None, 0.0, 0.3), Why.CANNOT_TELL, False),
+        (rate_of(None, 0.0, 0.02), Why.CANNOT_TELL, False),
+        (None, Why.NOT_LEARNT, False),
+        (None, Why.TOO_FEW, False),
+        (None, Why.METHOD, False),
+    ],
+)
+def test_nothing_is_to_be_done_only_where_not_one_label_is_estimated_to_be_wrong(
+    rate: dict[str, float | None] | None, why: Why, nothing: bool, digits: RunFolder, tmp_path: Path
+) -> None:
+    shot = untouched(digits, tmp_path / "run", why, rate)
+    said = what_happened(shot)
+    assert (NOTHING in said[4]) == nothing
+    assert "no label was replaced" in said[2].lower()
+    # Why that is, is said once: with how many are wrong, or after that.
+    assert sum(WHY[why] in sentence or "no sign of wrong labels" in sentence for sentence in said[1:3]) == 1 or (
+        "cannot be told from samples that are merely hard" in said[1]
+    )
+    if rate is not None and rate["estimate"] is None:
+        assert all(percent(end) in said[1] for end in (rate["low"] or 0.0, rate["high"] or 0.0))
+        assert f"the {min(round((rate['high'] or 0.0) * 1257), 100)} worst samples" in said[4]
+
+
+@pytest.mark.parametrize("why", [Why.CLEAN, Why.CANNOT_TELL, Why.NOT_SURE])
+def test_where_no_label_was_replaced_the_page_says_so_and_why(why: Why, digits: RunFolder, tmp_path: Path) -> None:
+    decision = digits.decision()
+    assert decision is not None
+    assert decision.start is not None
+    run = untouched(digits, tmp_path / "run", why, rate_of(0.02, 0.0, 0.05))
+    text = page_of(run.path, tmp_path).text
+    assert f"Correction starts in epoch {round(decision.start) + 1}. But at the end no label was replaced" in text
+    assert WHY[why] in text
+    assert "But at the end no label was replaced" not in page_of(digits, tmp_path).text
 
 
 def test_a_method_without_a_turning_point_says_what_it_cannot_tell(tmp_path: Path) -> None:
     run = trained(tmp_path / "ce", "moons", noise=NOISY, method={"name": "ce"}, train={"epochs": 3})
+    assert run.summary["noise_rate"] is None
     page = page_of(run, tmp_path)
-    assert "This method does not estimate how many labels are wrong" in page.text
+    assert "does not estimate how many labels are wrong" in page.text
     assert "does not look for a turning point" in page.text
     assert "A run with the method selc" in page.text
+    assert "needs samples that were held out" in page.text  # in the place of the figure
 
 
-def untouched(run: RunFolder, place: Path, **summary: Any) -> RunFolder:
-    """A copy of a run with a turning point that replaced no label."""
-    shutil.copytree(run.path, place)
-    tensors = read_tensors(place / "targets.safetensors")
-    write_tensors(place / "targets.safetensors", {**tensors, "corrected": run.given})
-    content = {**run.summary, "changed": 0.0, **summary}
-    content.pop("corrections_right", None)
-    write_json(place / "summary.json", content)
-    return RunFolder.open(place)
+@pytest.mark.parametrize(("start", "words"), [(2, "after 2 epochs"), ("pilot", "in a first training")])
+def test_a_start_that_was_asked_for_is_told_in_the_place_of_a_turning_point(
+    start: float | str, words: str, tmp_path: Path
+) -> None:
+    method = {"name": "selc", "start": start, "alpha": 0.5}
+    run = trained(tmp_path / "run", "moons", noise=NOISY, method=method, train={"epochs": 4})
+    assert run.decision() is None
+    [sentence] = turning_point(Snapshot(run.path))
+    assert words in sentence
 
 
-def test_where_no_label_was_replaced_the_page_says_so_and_why(digits: RunFolder, tmp_path: Path) -> None:
-    assert digits.summary["turning_point"]["start"] is not None
-    run = untouched(digits, tmp_path / "run")
-    text = page_of(run, tmp_path).text
-    assert "No label was replaced, because the run was not sure enough of any change." in text
-    assert "at the end no label was replaced, because the run was not sure enough" in text
-    assert "Labels are corrected from epoch" not in text
-    assert "Labels are corrected from epoch" in page_of(digits, tmp_path).text
+# When labels began to be corrected
+
+
+def test_the_turning_point_is_told_by_what_was_held_out_and_what_that_showed(digits: RunFolder) -> None:
+    decision, evidence = digits.decision(), digits.evidence()
+    assert decision is not None
+    assert evidence is not None
+    how, curve, decided, visible, assumption = turning_point(Snapshot(digits.path))
+    assert f"at random into {evidence.splits} parts" in how
+    assert "each sample was predicted by a network that was not trained on it" in how
+    assert "learnt by heart" in curve
+    assert decided == decision_sentence(digits.summary["decision"])
+    assert "cannot be told from chance" in visible
+    assert assumption == ASSUMPTION
+    assert decision.reason is Reason.NO_FALL
+    assert f"one of {points(decision.visible)} would have been" in decided
+
+
+def test_one_part_that_was_held_out_and_a_validation_set_are_called_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noise, plan = {"name": "symmetric", "rate": 0.2}, {"epochs": 6, "lr": 0.1}
+    by_val = trained(tmp_path / "val", "moons", noise=noise, train={**plan, "val_fraction": 0.1})
+    monkeypatch.setattr(judge, "AT_MOST", -1.0)  # seconds: splits are too dear
+    one = trained(tmp_path / "one", "moons", noise=noise, train=plan)
+    assert "The 200 labels of the validation set" in turning_point(Snapshot(by_val.path))[0]
+    held = one.evidence()
+    assert held is not None
+    assert 0 < len(held.labels) < 100
+    assert f"Of 2,000 samples {len(held.labels)} were chosen at random" in turning_point(Snapshot(one.path))[0]
+    for run in (by_val, one):
+        shot = Snapshot(run.path)
+        # Epochs that were stepped back over are no part of what led to the result.
+        assert any(entry.get("undone") for entry in shot.history())
+        assert [entry["epoch"] for entry in shot.timeline] == list(range(6))
+        assert "turning-point" in {plate.name for plate in plates(shot)}
+        assert page_of(run, tmp_path).text
+
+
+def test_trainings_that_only_help_to_decide_are_not_counted(digits: RunFolder, page: Page) -> None:
+    shot = Snapshot(digits.path)
+    aside = [entry for entry in shot.history() if entry.get("aside")]
+    assert len(aside) == 5 * 12
+    assert len(shot.timeline) == 12
+    assert {entry["stage"] for entry in shot.timeline} == {5}
+    assert {shot.stage_number(entry) for entry in shot.timeline} == {1}
+    assert "for 12 epochs" in what_happened(shot)[0]
+    table = page.source.partition("The epochs that led to the result")[2].partition("</table>")[0]
+    assert table.count("<tr>") == 1 + 12
+    assert 'class="n">stage</th>' not in table
+
+
+def decided(reason: Reason, **changes: Any) -> dict[str, Any]:
+    """A decision after 12 of 40 epochs, the best after 20."""
+    usual = {"start": 12.0, "best": 20.0, "accuracy": 0.613, "fall": 0.0, "fall_error": 0.01, "visible": 0.016}
+    rest = {"first": 11, "last": 25, "alpha": 0.9}
+    return Decision(**{**usual, **rest, **changes, "reason": reason}).as_dict()
+
+
+@pytest.mark.parametrize(
+    ("decision", "parts", "not_parts"),
+    [
+        (
+            decided(Reason.FALL, fall=0.072),
+            ["epoch 20 (61%)", "7.2 points less", "learnt by heart", "in epoch 13"],
+            ["no fall"],
+        ),
+        (
+            decided(Reason.NO_FALL),
+            ["no fall is seen (one of 1.6 points would have been)", "By epoch 12", "in epoch 13"],
+            ["by heart"],
+        ),
+        (decided(Reason.NO_FALL, start=20.0), ["epoch 20", "in epoch 21"], ["By epoch"]),
+        (decided(Reason.NO_FALL, visible=1.0), ["too few of them to see a fall"], ["points"]),
+        (decided(Reason.NO_FALL, start=20.0, alpha=0.0), ["no epoch is left"], ["Correction starts"]),
+        (decided(Reason.NOT_LEARNT, start=None), ["no better than by chance", "no label is changed"], ["epoch 20"]),
+        (Decision.too_few().as_dict(), ["too few samples", "no label is changed"], ["epoch"]),
+    ],
+)
+def test_each_decision_has_its_sentence(decision: dict[str, Any], parts: list[str], not_parts: list[str]) -> None:
+    said = decision_sentence(decision)
+    assert all(part in said for part in parts), said
+    assert not any(part in said for part in not_parts), said
+
+
+def test_a_fall_that_is_claimed_comes_with_the_least_that_would_have_been(digits: RunFolder, tmp_path: Path) -> None:
+    for name, visible, sees in (("sharp", 0.016, True), ("blunt", 0.08, False), ("blind", 1.0, False)):
+        for reason in (Reason.FALL, Reason.NO_FALL):
+            place = Path(shutil.copytree(digits.path, tmp_path / f"{name}-{reason.name}"))
+            write_json(place / "decision.json", decided(reason, start=4.0, best=6.0, fall=0.2, visible=visible))
+            shot = Snapshot(place)
+            text = " ".join(turning_point(shot))
+            assert (points(visible) in text) == (visible < 1 or reason is Reason.FALL)
+            doubtful = any("would not have been seen" in sentence for sentence in trust(shot))
+            assert doubtful == (reason is Reason.NO_FALL and not sees)
+
+
+def test_a_training_that_could_have_gone_on_is_told_so(digits: RunFolder, tmp_path: Path) -> None:
+    for best in (11.0, 12.0):
+        place = Path(shutil.copytree(digits.path, tmp_path / str(best)))
+        write_json(place / "decision.json", decided(Reason.NO_FALL, start=4.0, best=best))
+        still = any("still learning at the end" in sentence for sentence in helpful(Snapshot(place)))
+        assert still == (best == 12.0)
 
 
 def test_what_is_believed_for_now_is_not_called_changed(page: Page) -> None:
@@ -294,23 +501,28 @@ def test_a_majority_that_may_be_wrong_is_a_warning_in_the_first_box(digits: RunF
     shot = Snapshot(digits.path)
     pictures = {plate.name: Picture(remark="Not drawn.") for plate in plates(shot)}
 
-    def box(dispute: float) -> str:
-        assert shot.turn is not None
-        shot.turn = shot.turn._replace(dispute_half=dispute)
+    def box(high: float) -> str:
+        shot.noise = rate_of(0.4, 0.3, high)
+        assert bool(doubts(shot)) == (high > 0.5)
         return render(shot, Gallery(), pictures).partition("<nav")[0]
 
-    assert "Beware" not in box(0.2)
-    assert "<b>Beware:</b> 45% of the labels are in dispute even where the network is sure." in box(0.45)
+    assert "Beware" not in box(0.45)
+    assert "<b>Beware:</b> Up to 55% of the labels may be wrong." in box(0.55)
 
 
-def test_two_numbers_of_changes_are_told_apart(digits: RunFolder, page: Page) -> None:
-    changed, relabel = int((digits.corrected() != digits.given).sum()), digits.summary["actions"]["relabel"]
-    assert 0 < relabel < changed
-    said = f"has all {changed:,} changes; selc apply takes over only the {relabel:,} to relabel, and leaves the others"
-    assert said in page.text
-    assert said in which_changes(digits.summary, changed, relabel)
-    assert which_changes(digits.summary, 5, 5) == ""
-    assert "takes over none of them" in which_changes(digits.summary, 5, 0)
+def test_what_was_replaced_is_what_is_to_be_relabelled(digits: RunFolder, page: Page) -> None:
+    with open(digits.path / "corrected_labels.csv", newline="") as file:
+        changed = {
+            row["sample_id"]: row["corrected_label"]
+            for row in csv.DictReader(file)
+            if row["corrected_label"] != row["given_label"]
+        }
+    assert changed == {row["sample_id"]: row["suggested_label"] for row in relabelled(digits)}
+    assert which_changes(digits.summary, len(changed)) == ""
+    assert "selc apply" not in page.text
+    believed = {**digits.summary, "decision": None}
+    assert f"its {len(changed):,} changes" in which_changes(believed, len(changed))
+    assert which_changes(believed, 0) == ""
 
 
 def test_a_method_that_cannot_judge_its_changes_says_to_look_at_them(tmp_path: Path) -> None:
@@ -410,7 +622,7 @@ def test_cells_of_text_are_shown_in_short_and_as_text_whether_they_are_features_
     rng = np.random.default_rng(0)
     remarks = [f"<img src=x onerror=alert(1)> &amp; number {k}, {'long ' * 100}" for k in range(60)]
     rows = [
-        [remarks[k], ["Rome", "<b>Oslo</b>"][k % 2], f"{rng.normal() + 2 * (k % 2):.3f}", "ab"[k % 2]]
+        [remarks[k], ["Rome", "<b>Oslo</b>"][k % 2], f"{rng.normal() + 2 * (k % 2):.3f}", "ab"[(k % 2) ^ (k < 6)]]
         for k in range(60)
     ]
     data = write_csv(tmp_path / "texts.csv", ["remark", "city", "length", "label"], [[""] * 3 + ["a"], *rows])
@@ -525,9 +737,43 @@ def test_a_run_that_is_not_finished_is_reported_as_far_as_it_is(stopped: Path, t
     assert {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file()} == before
 
 
+def test_what_an_unfinished_run_has_decided_is_told(stopped: Path) -> None:
+    shot = Snapshot(stopped)
+    decision = shot.decision()
+    assert decision is not None
+    assert decision_sentence(decision.as_dict()) in what_happened(shot)[2]
+    assert len(turning_point(shot)) == 5
+    assert len(shot.timeline) == 2
+
+
+def test_findings_so_far_are_those_of_the_training_itself(stopped: Path) -> None:
+    shot = Snapshot(stopped)
+    found, seen = shot.verdicts, RunFolder.open(stopped).records(5)
+    assert found is not None
+    assert found.quality.tolist() == pytest.approx(torch.exp(-seen.losses.double().mean(0)).tolist())
+    assert torch.equal(found.predicted, seen.predictions[-1].long())
+    assert set(found.action[found.suggested != found.given].tolist()) <= {1}
+    assert not bool(found.action[found.suggested == found.given].any())
+
+
+def test_a_run_that_was_stopped_in_a_split_says_so_and_shows_nothing_of_it(tmp_path: Path) -> None:
+    place = interrupted(tmp_path / "run", "split 2 of 5")
+    shot = Snapshot(place)
+    assert shot.timeline == []
+    assert shot.verdicts is None
+    said = what_happened(shot)
+    assert "split 2 of 5, epoch 2 of 20" in said[0]
+    assert "too early" in said[2]
+    assert turning_point(shot) == ["It has not been decided yet when labels are corrected."]
+    page = page_of(place, tmp_path)
+    assert all(sentence in page.text for sentence in said)
+    assert page.all("img") == []
+
+
 def test_a_run_without_an_epoch_has_a_page_too(stopped: Path, tmp_path: Path) -> None:
     young = tmp_path / "young"
-    shutil.copytree(stopped, young, ignore=shutil.ignore_patterns("stage-*"))
+    leave = shutil.ignore_patterns("stage-*", "decision.json", "evidence.safetensors")
+    shutil.copytree(stopped, young, ignore=leave)
     page = page_of(young, tmp_path)
     assert "no epoch has been saved yet" in page.text
     assert page.all("img") == []
@@ -589,7 +835,9 @@ def test_classes_ids_settings_and_folders_made_of_script_are_escaped(tmp_path: P
         '{"notes": ["<img src=x onerror=alert(2)>"], "skipped": [["</bdi><script>", "x"]]}'
     )
     page = page_of(place, tmp_path)
-    for text in (EVIL, f"{EVIL}7", "<img src=x onerror=alert(2)>", "</bdi><script>", "run <i>", "{{ 7*7 }}{% raw %}"):
+    worst = gallery(Snapshot(place)).cards[0].name
+    assert re.fullmatch(re.escape(EVIL) + r"\d+", worst)
+    for text in (EVIL, worst, "<img src=x onerror=alert(2)>", "</bdi><script>", "run <i>", "{{ 7*7 }}{% raw %}"):
         assert text in page.text
     assert "49" not in re.findall(r"\}\}(\d+)\{%", page.text)
     assert not re.search(r"[\x00-\x08\x0b-\x1f]", page.source.replace("\r", ""))
@@ -627,6 +875,7 @@ def test_figures_are_written_for_a_paper(digits: RunFolder, tmp_path: Path) -> N
 def test_a_figure_that_a_run_cannot_show_is_told(stopped: Path, tmp_path: Path) -> None:
     written, missing = save_all(RunFolder.open(stopped), tmp_path, ["png"])
     assert any(sentence.startswith("no truth: ") and "finished" in sentence for sentence in missing)
+    assert "turning-point.png" in [path.name for path in written]
     assert "losses.png" in [path.name for path in written]
 
 
@@ -679,7 +928,11 @@ def test_auroc_equals_scikit_learns_also_with_ties() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "text"), [(0, "0%"), (0.004, "0.4%"), (0.365, "36%"), (0.997, "99.7%"), (1, "100%"), (0.099, "9.9%")]
+    ("share", "text"),
+    [
+        *((0, "0%"), (0.0002, "<0.1%"), (0.004, "0.4%"), (0.099, "9.9%"), (0.365, "36%")),
+        *((0.953, "95.3%"), (0.997, "99.7%"), (0.99996, ">99.9%"), (1, "100%")),
+    ],
 )
 def test_percents_say_neither_none_nor_all_where_that_is_wrong(share: float, text: str) -> None:
     assert percent(share) == text

@@ -15,6 +15,7 @@ import torch
 import typer
 from typer.testing import CliRunner, Result
 
+from selc.analysis.findings import ACTIONS, KEEP, RELABEL, REVIEW, Findings
 from selc.cli.review import apply, review
 from selc.errors import InputError
 from selc.report.review.order import most_valuable
@@ -22,7 +23,6 @@ from selc.report.review.page import as_data
 from selc.run import Config, RunFolder, execute, fit
 from selc.run.cleaned import cleaned_labels, verified_rows
 from selc.run.decisions import Band, Decisions, fingerprint
-from selc.analysis.findings import ACTIONS, KEEP, RELABEL, REVIEW, Findings
 from selc.run.job import load
 from selc.train import Progress
 from tests.own_data.miniature import COLOURS, encoded, picture, write_csv

@@ -22,10 +22,11 @@ Plain cross entropy (CE) memorises the wrong ones.
 SELC finds and corrects them while it trains; SELC+ trains once more on those.
 """
 PROTOCOL = """
-"Labels right after" are the labels that a method believes in; for CE, which
-corrects none, they are the network's own predictions. No method saw a true
-label or the noise rate. Seed {seed}, {epochs} epochs, last epoch, MLP 512-512, SGD lr
-0.002; new labels were drawn over all classes, so {rate:.1%} really are wrong.
+"Labels right after" are those of corrected_labels.csv: SELC changes the labels
+that it is sure are wrong; for CE, which corrects none, they are the network's
+own predictions. No method saw a true label or the noise rate. Seed {seed}, {epochs}
+epochs, last epoch, MLP 512-512, SGD lr 0.002; new labels were drawn over all
+classes, so {rate:.1%} really are wrong.
 
 Look at:"""
 METHODS = {"CE": "ce", "SELC": "selc", "SELC+": "selc+"}

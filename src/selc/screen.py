@@ -16,15 +16,19 @@ from rich.progress import Progress as Bars
 from rich.table import Column
 from rich.text import Text
 
+from selc.analysis import Why
+from selc.analysis.words import decision_sentence, noise_words
 from selc.data import Bundle
 from selc.data.progress import reporting
 from selc.run import Config, RunFolder
-from selc.run.estimates import warnings_of
 from selc.run.unchanged import which_changes, why_unchanged
 from selc.train import Progress
 from selc.types import accuracies
 
-SAYS_NOTHING = 0.9  # width of an interval from which on it is not worth a line
+WHAT_THEN = (
+    "the network has not learnt enough. Train longer (epochs), with a larger learning rate (lr), or on features of a "
+    "trained network (selc embed). If that does not help, most labels may be wrong, which nothing in the data can show."
+)
 QUIET_SECONDS = 5.0  # without a terminal, lines come at most this often
 
 
@@ -50,6 +54,8 @@ class Screen(Progress):
         self.task: TaskID | None = None
         self.last_line = 0.0
         self.epochs = 0
+        self.aside = ""  # what the stage is for, if it is no part of the result
+        self.stages = 0  # of the result that began
 
     def __enter__(self) -> Screen:
         self.bars.start()
@@ -61,10 +67,19 @@ class Screen(Progress):
         self.bars.stop()
 
     def begin_stage(self, stage: int, epochs: int, first_epoch: int, rows: int, aside: str = "") -> None:
-        name = (self.label or "training") + (f", stage {stage + 1}" if stage else "")
-        self.epochs, self.last_line = epochs, time.monotonic()
+        if self.aside and self.task is not None:
+            self.bars.update(self.task, visible=False)  # what only helped to decide gives way to what comes next
+        self.aside, self.epochs, self.last_line = aside, epochs, time.monotonic()
+        self.stages += not aside
+        number = f"stage {self.stages}" if self.stages > 1 and not aside else ""
+        label = self.label or ("" if aside else "training")
         self.task = self.bars.add_task(
-            name, total=epochs * rows, completed=first_epoch * rows, epoch=first_epoch, epochs=epochs, news=""
+            ", ".join(part for part in (label, aside, number) if part),
+            total=epochs * rows,
+            completed=first_epoch * rows,
+            epoch=first_epoch,
+            epochs=epochs,
+            news="",
         )
 
     def advance(self, rows: int) -> None:
@@ -76,18 +91,24 @@ class Screen(Progress):
         news = describe(entry)
         self.bars.update(self.task, epoch=entry["epoch"] + 1, news=news)
         late = time.monotonic() - self.last_line > QUIET_SECONDS or entry["epoch"] + 1 == self.epochs
-        if "turning_point" in entry:
-            self.notice(describe_turn(entry["turning_point"]))
         if not self.console.is_terminal and late:
             self.last_line = time.monotonic()
             left = (self.epochs - entry["epoch"] - 1) * entry["seconds"]
             speed = f"{entry['samples_per_second']:,.0f} samples/s, about {left:.0f} s left"
-            self.console.print(
-                f"epoch {entry['epoch'] + 1}/{self.epochs}, {speed}, {news}", highlight=False, soft_wrap=True
-            )
+            where = f"{self.aside}, " if self.aside else ""
+            self._say(f"{where}epoch {entry['epoch'] + 1}/{self.epochs}, {speed}, {news}")
+
+    def tell(self, text: str) -> None:
+        self._say(text)
+
+    def decided(self, decision: dict[str, Any]) -> None:
+        self._say(decision_sentence(decision))
+
+    def _say(self, text: str) -> None:
+        self.console.print(text, highlight=False, soft_wrap=True, markup=False)
 
     def notice(self, text: str) -> None:
-        self.console.print(f"note: {text}", highlight=False, soft_wrap=True)
+        self._say(f"note: {text}")
 
 
 @contextmanager
@@ -126,16 +147,10 @@ def describe(entry: dict[str, Any]) -> str:
     words = [f"loss {entry['loss']:.3f}"]
     if "changed" in entry:
         words.append(f"believed otherwise {entry['changed']:.1%}")
+    if "held_out" in entry:
+        words.append(f"held out {entry['held_out']:.1%}")
     words += [f"{name} {value['top1']:.1%}" for name, value in accuracies(entry).items()]
     return ", ".join(words)
-
-
-def describe_turn(turn: dict[str, Any]) -> str:
-    """The turning point in a sentence."""
-    where = f"turning point at epoch {turn['peak']:.1f} ({turn['reason']}), {turn['dispute']:.1%} of labels in dispute"
-    if turn["start"] is None:
-        return f"{where}; cross entropy goes on and no label is changed"
-    return f"{where}; back to epoch {turn['start']:.1f}, from there SELC with alpha {turn['alpha']:.2f}"
 
 
 def show_data(bundle: Bundle) -> None:
@@ -182,32 +197,17 @@ def show_summary(run: RunFolder) -> None:
     lines["labels changed"] = f"{summary['changed']:.2%}" + (f", because {why}" if why else "")
     if "right_after" in summary:
         lines["labels right"] = f"{summary['right_before']:.2%} before, {summary['right_after']:.2%} after"
-    if "noise_rate" in summary:
-        lines["wrong labels"] = between(summary["noise_rate"])
-    if "unlearnt" in summary:
-        lines["wrong labels"] = "cannot be told: the network has not learnt enough (see the warning)"
-    if "corrections_right" in summary:
-        right = summary["corrections_right"]
-        few = right["high"] - right["low"] > SAYS_NOTHING
-        lines["changes right"] = "too few changes to tell" if few else between(right)
-    if "actions" in summary:
-        actions = summary["actions"]
-        lines["what to do"] = f"relabel {actions['relabel']:,}, review {actions['review']:,}, keep {actions['keep']:,}"
-        changed = round(summary["changed"] * sum(actions.values()))
-        if differ := which_changes(summary, changed, actions["relabel"]):
-            lines["which changes"] = differ
+    if summary["noise_rate"] is not None:
+        lines["wrong labels"] = noise_words(summary["noise_rate"])
+    actions = summary["actions"]
+    lines["what to do"] = f"relabel {actions['relabel']:,}, review {actions['review']:,}, keep {actions['keep']:,}"
+    if unjudged := which_changes(summary, round(summary["changed"] * sum(actions.values()))):
+        lines["which changes"] = unjudged
     lines["training time"] = f"{summary['seconds_training']:.1f} s"
     lines["corrected labels"] = str(run.path / "corrected_labels.csv")
     lines["findings"] = str(run.path / "label_issues.csv")
     lines["model"] = str(run.path / "model.safetensors")
     for name, text in lines.items():
         print(f"{name:<18}{text}")
-    if "unlearnt" in summary:
-        print(f"warning: {summary['unlearnt']}", file=sys.stderr)
-    for doubt in warnings_of(summary) if "turning_point" in summary else []:
-        print(f"warning: {doubt}", file=sys.stderr)
-
-
-def between(found: dict[str, float]) -> str:
-    """An estimate with its interval."""
-    return f"estimated {found['estimate']:.0%}, between {found['low']:.0%} and {found['high']:.0%}"
+    if summary["why_unchanged"] == Why.NOT_LEARNT:
+        print(f"warning: {WHAT_THEN}", file=sys.stderr)

@@ -210,7 +210,7 @@ class Outcome:
     recorded: Pass | None = None  # [E, N] of the last stage that recorded any, which need not be the last one
     evidence: Evidence | None = None  # what was predicted of held-out rows, where the method decided by such
     decision: Decision | None = None  # and what was decided
-    corrected: Tensor | None = None  # [N] the labels to go on with, once they were analysed
+    corrected: Tensor | None = None  # [N] the labels to go on with, once they were analysed or if the method says so
     classes: tuple[str, ...] = ()  # names of the classes, where the labels had names
     named: bool = False  # whether the labels were given by name
     label_issues_: dict[str, Any] = field(default_factory=dict)  # columns [N] of the findings, where they were made

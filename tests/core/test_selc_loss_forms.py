@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from typing import Any, get_args
 
-import numpy as np
 import pytest
 import safetensors.torch
 import torch
@@ -295,31 +294,33 @@ def test_processes_that_chose_differently_go_on_like_the_first(
 
 def test_the_turning_point_is_looked_for_once_an_epoch_and_not_in_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(watcher, "recognise", lambda seen, now, epochs: asked.append(now))  # it has not passed yet
+    monkeypatch.setattr(
+        watcher, "first_minimum", lambda changes, _: asked.append(len(changes))
+    )  # it has not passed yet
     criterion = SELCLoss(LABELS, C, epochs=100)
     for epoch in range(5):
         criterion.set_epoch(epoch)
         for index in ALL.split(2):
             criterion(outputs_for(epoch, 2), LABELS[index], index)
             assert criterion.turn is None
-        assert asked == list(range(1, epoch + 1))  # after each epoch that has ended
+        assert asked == list(range(epoch))  # after each epoch that has ended, of which the first has no changes
 
 
 def test_a_loaded_state_knows_the_turning_point_that_was_found() -> None:
-    labels = torch.arange(400) % 2
-    wrong = torch.where(torch.arange(400) % 5 == 0, 1 - labels, labels)
-    criterion, loaded = (SELCLoss(wrong, 2, epochs=8) for _ in range(2))
-    for epoch in range(8):
+    """By hand: of 20 rows 10, 2, 6, 6, ... change; of three epochs those around the fourth change least."""
+    labels = torch.arange(20) % 2
+    criterion, loaded = (SELCLoss(labels, 2, epochs=14) for _ in range(2))
+    said, turn = torch.zeros(20, dtype=torch.int64), 0
+    for epoch, changes in enumerate([0, 10, 2, 6, 6, 6, 6, 6]):
         criterion.set_epoch(epoch)
-        # The clean ones are learnt at once, the wrong ones memorised after the third epoch.
-        sure = np.where(wrong == labels, 3.0, -3.0 if epoch < 3 else 2.0 + 0.1 * epoch)
-        outputs = torch.zeros(400, 2)
-        outputs[range(400), wrong] = torch.from_numpy(sure).float() * torch.rand(400, generator=rng(epoch))
-        criterion(outputs.requires_grad_(), wrong, torch.arange(400))
-    assert criterion.turn is not None
+        for _ in range(changes):
+            said[turn % 20] = 1 - said[turn % 20]
+            turn += 1
+        criterion(torch.eye(2)[said].requires_grad_(), labels, torch.arange(20))
+    assert criterion.turn == watcher.Turn(4.0, 7)
     loaded.load_state_dict(saved(criterion))
     assert loaded.turn == criterion.turn
-    assert (loaded.start, loaded.alpha) == (criterion.start, criterion.alpha)
+    assert (loaded.start, loaded.alpha) == (criterion.start, criterion.alpha) == (7, 0.9)
 
 
 def test_a_table_of_another_form_is_loaded_by_a_plain_store_too() -> None:

@@ -29,6 +29,7 @@ from tests.own_data.miniature import folder as folder_of_images
 selc = typer.main.get_command(app)  # made once, not in each process
 NAMES = (
     "train selc",
+    "train selc, five splits",
     "train selc, a step back",
     "train selc+, two stages",
     "train co-teaching, two networks",
@@ -121,9 +122,12 @@ def commands(inputs: Path) -> Iterator[Command]:
     small = (*noise, "net.name=mlp", "net.hidden=[8]")
     yield training("train selc", "moons", *small, "method.name=selc", "method.start=1", epochs=4)
     back = ("method.name=selc", "noise.name=symmetric", "noise.rate=0.4", "net.name=mlp", "net.hidden=[64]")
-    yield training("train selc, a step back", "digits", *back, "train.lr=0.02", "train.batch_size=64", epochs=8)
+    watched = ("train.lr=0.05", "train.batch_size=64", "train.val_fraction=0.2")  # it stops after half of the epochs
+    yield training("train selc, five splits", "moons", *small, "method.name=selc", epochs=2)
+    yield training("train selc, a step back", "digits", *back, *watched, epochs=8)
     yield training("train selc+, two stages", "moons", *small, "method.name=selc+", "method.start=1", epochs=3)
-    yield training("train co-teaching, two networks", "moons", *small, "method.name=co-teaching")
+    given = ("method.forget_rate=0.3",)  # estimated it would cost five splits more
+    yield training("train co-teaching, two networks", "moons", *small, "method.name=co-teaching", *given)
     disk = ("method.name=selc", "method.start=1", "train.store=disk")
     yield training("train selc, tables on disk", "moons", *small, *disk)
     images = folder_of_images(inputs / "images", each=4)

@@ -10,9 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from selc.core import Store
-from selc.core.turning import Turn
+from selc.data import ArrayInputs
 from selc.methods.base import Method
-from selc.types import Batch, Outcome, Sweep, TrainSet
+from selc.train import Trainer
+from selc.turning import Decision, Evidence
+from selc.types import Batch, EvalSet, Labels, Outcome, Pass, Sweep, TrainSet
 from tests.helpers import batch_of, one_hot64, random_labels, stored, train_set
 
 N, B, C = 12, 5, 4  # samples, batch size, classes
@@ -55,16 +57,91 @@ class Asked(NamedTuple):
     method: Method
     data: TrainSet
     model: nn.Module | None
+    looks: EvalSet | None
     stop: Any
+    start_from: tuple[Outcome, float] | None
+    aside: str
     changes: dict[str, Any]
 
 
-class Stages:
-    """A training that is not one: it notes what it was asked to do, and hands out made-up outcomes."""
+class NoTrain:
+    """What a training offers beside trainings, of which there are none."""
 
-    def __init__(self, answer: Callable[[int, Asked], Outcome], seed: int = 0) -> None:
-        self.answer, self.seed = answer, seed
+    seed = 0
+    epochs = 4
+    val: EvalSet | None = None
+
+    def tell(self, text: str) -> None:
+        raise AssertionError(f"nothing here decides by held-out rows: {text}")
+
+    def decided(self, decision: Decision, evidence: Evidence | None) -> None:
+        raise AssertionError("nothing here decides by held-out rows")
+
+    def forecast(self, data: TrainSet) -> float:
+        raise AssertionError("nothing here decides by held-out rows")
+
+
+class Over:
+    """A training that hands everything on to a real one; whoever watches it overrides what it is called for."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer = trainer
+
+    @property
+    def seed(self) -> int:
+        return self.trainer.seed
+
+    @property
+    def epochs(self) -> int:
+        return self.trainer.epochs
+
+    @property
+    def val(self) -> EvalSet | None:
+        return self.trainer.val
+
+    def tell(self, text: str) -> None:
+        self.trainer.tell(text)
+
+    def decided(self, decision: Decision, evidence: Evidence | None) -> None:
+        self.trainer.decided(decision, evidence)
+
+    def forecast(self, data: TrainSet) -> float:
+        return self.trainer.forecast(data)
+
+    def __call__(self, method: Method, data: TrainSet, **how: Any) -> Outcome:
+        return self.trainer(method, data, **how)
+
+
+class Stages(NoTrain):
+    """A training that is not one: it notes what it was asked to do, and hands out made-up outcomes.
+
+    Rows that it is to look at are predicted as `shown` makes it up, with a share of ``wrong`` labels.
+    """
+
+    def __init__(
+        self,
+        answer: Callable[[int, Asked], Outcome],
+        seed: int = 0,
+        *,
+        epochs: int = 4,
+        wrong: float = 0.0,
+        val: EvalSet | None = None,
+        seconds: float = 0.0,
+    ) -> None:
+        self.answer, self.seed, self.epochs, self.wrong, self.val = answer, seed, epochs, wrong, val
+        self.seconds = seconds
         self.asked: list[Asked] = []
+        self.told: list[str] = []
+        self.decisions: list[tuple[Decision, Evidence | None]] = []
+
+    def tell(self, text: str) -> None:
+        self.told.append(text)
+
+    def decided(self, decision: Decision, evidence: Evidence | None) -> None:
+        self.decisions.append((decision, evidence))
+
+    def forecast(self, data: TrainSet) -> float:
+        return self.seconds
 
     def __call__(
         self,
@@ -72,12 +149,15 @@ class Stages:
         data: TrainSet,
         *,
         model: nn.Module | None = None,
+        looks: EvalSet | None = None,
         stop: Any = None,
-        start_from: Any = None,
+        start_from: tuple[Outcome, float] | None = None,
+        aside: str = "",
         **changes: Any,
     ) -> Outcome:
-        self.asked.append(Asked(method, data, model, stop, changes))
-        return self.answer(len(self.asked) - 1, self.asked[-1])
+        self.asked.append(Asked(method, data, model, looks, stop, start_from, aside, changes))
+        found = self.answer(len(self.asked) - 1, self.asked[-1])
+        return found if looks is None else replace(found, looks=shown(looks, data.num_classes, self.wrong, self.epochs))
 
 
 def outcome(
@@ -103,6 +183,23 @@ def outcome(
     )
 
 
-def turned(dispute: float, half: float, peak: float = 1.5) -> list[dict[str, Any]]:
-    """The history of a training that was watched: ``half`` is the dispute among the more confident half."""
-    return [{"lr": 0.5, "turning_point": Turn(peak, 1.5, 0.9, dispute, half, half, "made up")._asdict()}]
+def many(rows: int = 240, num_classes: int = C) -> TrainSet:
+    """So many labels that some can be held out, and inputs of which no two are the same."""
+    inputs = ArrayInputs(torch.arange(rows, dtype=torch.float32)[:, None])
+    return TrainSet(inputs, Labels(random_labels(rows, num_classes, seed=0), num_classes))
+
+
+def contradicted(rows: Tensor, wrong: float) -> Tensor:
+    """Of the rows of `many`, which are predicted to be another class than their label says: of every fourth, about
+    which the network is unsure, three in four; of the others, however sure it is, the share ``wrong``."""
+    return torch.where(rows % 4 == 0, rows // 4 % 4 != 0, rows // 4 % 10 < round(10 * wrong))
+
+
+def shown(looks: EvalSet, num_classes: int, wrong: float, epochs: int) -> Pass:
+    """Looks at rows of `many`, in every epoch the same. The surest rows leave no doubt how many labels are wrong."""
+    rows = torch.arange(len(looks.labels)) if looks.rows is None else looks.rows
+    sure = torch.tensor([0.3, 0.9, 0.99, 0.999])[rows % 4]
+    off = contradicted(rows, wrong)
+    predicted = torch.where(off, (looks.labels + 1) % num_classes, looks.labels)
+    losses = -torch.where(off, (1 - sure) / num_classes, sure).log()
+    return Pass(*(field.expand(epochs, -1) for field in (losses, predicted, sure, torch.full_like(rows, -1))))

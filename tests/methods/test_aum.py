@@ -28,7 +28,7 @@ from tests.helpers import (
     softmax64,
     train_set,
 )
-from tests.methods.common import LABELS, B, C, N
+from tests.methods.common import LABELS, B, C, N, NoTrain, Over
 from tests.toy import CLASSES, blobs, fit, trainer
 from tests.toy import train_set as toy_set
 
@@ -131,10 +131,8 @@ def test_threshold_samples_that_are_all_alike_or_never_seen_do_no_harm() -> None
 # The trainings
 
 
-class MadeUp:
+class MadeUp(NoTrain):
     """A training that is not one: the first two hand out made-up areas, the third made-up probabilities."""
-
-    seed = 0
 
     def __init__(self, areas: Tensor) -> None:
         self.areas = areas
@@ -237,16 +235,14 @@ def test_wrong_labels_of_the_toy_data_are_found_and_corrected() -> None:
     method, data, real = AUM(), toy_set(), trainer(epochs=30)
     kept: list[Tensor] = []
 
-    class Spy:
-        seed = 0
-
+    class Spy(Over):
         def __call__(self, method: Method, data: TrainSet, **changes: Any) -> Outcome:
             if type(method) is CE and data.rows is not None:
                 kept.append(data.rows)
-            return real(method, data, **changes)
+            return super().__call__(method, data, **changes)
 
     method.check(data, 30, 16)
-    outcome = method.fit(data, Spy())
+    outcome = method.fit(data, Spy(real))
     assert int((kept[0] < 9).sum()) <= 1
     assert len(kept[0]) > 60
     assert outcome.model(blobs(30, seed=1)[0]).shape == (30, CLASSES)

@@ -23,33 +23,44 @@ from tests.helpers import (
     stored,
     train_set,
 )
-from tests.methods.common import Stages, outcome, turned
+from tests.methods.common import Stages, many, outcome
 
 N, B, C = 12, 6, 4
 LABELS = random_labels(N, C, seed=0)
 
 
-def test_auto_forgets_as_many_as_a_short_training_finds_wrong() -> None:
-    """By hand: the estimate is halfway between the dispute among all and that among the more confident half."""
-    train = Stages(lambda number, _: outcome(random_targets(N, C, seed=number), history=turned(0.5, 0.3)))
-    data = train_set(LABELS, C)
+def test_auto_forgets_as_many_as_networks_that_never_saw_a_row_find_wrong() -> None:
+    """Known answer: four in ten of the labels are contradicted, however sure the networks are."""
+    train = Stages(lambda number, _: outcome(random_targets(240, C, seed=number)), wrong=0.4)
+    data = many()
     result = CoTeaching(ramp=7).fit(data, train)
-    first, second = train.asked
-    assert isinstance(first.method, CE)
-    assert first.stop is not None
-    assert isinstance(second.method, CoTeaching)
-    assert second.method.forget_rate == pytest.approx(0.4)
-    assert second.method.ramp == 7
-    assert second.data is data
-    close(result.probs.full(), random_targets(N, C, seed=1))
+    *splits, last = train.asked
+    assert [type(asked.method) for asked in splits] == [CE] * 5
+    held = [asked.looks.rows for asked in splits if asked.looks is not None and asked.looks.rows is not None]
+    assert torch.cat(held).sort().values.tolist() == list(range(240))
+    assert isinstance(last.method, CoTeaching)
+    assert last.method.forget_rate == pytest.approx(0.4, abs=0.01)
+    assert last.method.ramp == 7
+    assert last.data is data
+    assert (last.looks, last.aside) == (None, "")
+    close(result.probs.full(), random_targets(240, C, seed=5))
 
 
 def test_the_estimate_is_never_more_than_a_guess_would_be_wrong() -> None:
-    train = Stages(lambda *_: outcome(random_targets(N, C, seed=0), history=turned(1.0, 1.0)))
-    CoTeaching().fit(train_set(LABELS, C), train)
-    method = train.asked[1].method
+    train = Stages(lambda *_: outcome(random_targets(240, C, seed=0)), wrong=1.0)
+    CoTeaching().fit(many(), train)
+    method = train.asked[-1].method
     assert isinstance(method, CoTeaching)
-    assert method.forget_rate == pytest.approx(1 - 1 / C)
+    assert isinstance(method.forget_rate, float)
+    assert 1 - 1 / C - 0.02 < method.forget_rate <= 1 - 1 / C
+
+
+def test_where_too_few_rows_can_be_held_out_nothing_is_forgotten() -> None:
+    train = Stages(lambda *_: outcome(random_targets(N, C, seed=0)), wrong=0.4)
+    CoTeaching().fit(train_set(LABELS, C), train)
+    (only,) = train.asked
+    assert isinstance(only.method, CoTeaching)
+    assert only.method.forget_rate == 0
 
 
 def test_a_given_rate_needs_one_stage_only() -> None:

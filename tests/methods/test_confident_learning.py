@@ -10,6 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from selc.analysis import analyse
+from selc.analysis.findings import REVIEW
 from selc.core import Store
 from selc.errors import ConfigError, TrainingError
 from selc.methods import confident_learning
@@ -18,7 +20,9 @@ from selc.methods.ce import CE
 from selc.methods.confident_learning import ConfidentLearning, folds_of, found
 from selc.types import Outcome, TrainSet
 from tests.helpers import random_labels, random_targets, train_set
+from tests.methods.common import NoTrain
 from tests.toy import CLASSES, fit
+from tests.toy import train_set as toy_set
 
 N, C = 60, 4
 LABELS = random_labels(N, C, seed=0)
@@ -83,10 +87,8 @@ def test_folds_are_of_one_size_and_have_the_same_share_of_each_class(folds: int)
     assert not torch.equal(fold, torch.arange(N) % folds)
 
 
-class MadeUp:
+class MadeUp(NoTrain):
     """A training that is not one: each hands out a table of probabilities of its own."""
-
-    seed = 0
 
     def __init__(self, tables: list[Tensor]) -> None:
         self.tables = tables
@@ -149,6 +151,19 @@ def test_wrong_labels_of_the_toy_data_are_found_and_corrected() -> None:
     outcome = fit(ConfidentLearning(folds=3), epochs=20)
     assert (outcome.corrected_labels == torch.arange(90) % CLASSES).float().mean() > 0.95
     assert outcome.history[-1]["stage"] == 3
+
+
+def test_what_it_found_is_what_is_handed_out_and_no_belief_of_other_rows_is() -> None:
+    outcome = fit(ConfidentLearning(folds=3), epochs=20)
+    given = toy_set().labels.hard
+    analysis = analyse(outcome, given, CLASSES)
+    assert torch.equal(analysis.corrected, outcome.corrected_labels)
+    changed = analysis.corrected != given
+    assert bool(changed.any())
+    rows = analysis.findings
+    assert torch.equal(rows.action == REVIEW, changed)
+    assert torch.equal(rows.suggested, analysis.corrected)
+    torch.testing.assert_close(rows.confidence.float(), outcome.target.full()[torch.arange(90), rows.suggested])
 
 
 def test_without_cleanlab_it_says_what_to_install_before_training(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ from tests.helpers import (
     softmax64,
     train_set,
 )
-from tests.methods.common import GIVEN, LABELS, B, C, N, ready
+from tests.methods.common import GIVEN, LABELS, B, C, N, NoTrain, ready
 
 
 def soft_labels() -> Store:
@@ -285,10 +285,8 @@ def test_selc_plus_without_concentration_is_soft_cross_entropy() -> None:
     close(losses, entropy64(batch.target, softmax64(random_logits(10, C, seed=9))))
 
 
-class TwoStages:
+class TwoStages(NoTrain):
     """A training that is not one: it notes what it was asked to do, and hands out made-up targets."""
-
-    seed = 0
 
     def __init__(self) -> None:
         self.asked: list[tuple[Method, TrainSet]] = []

@@ -30,7 +30,7 @@ from tests.helpers import (
     stored,
     train_set,
 )
-from tests.methods.common import LABELS, B, C, N, ready
+from tests.methods.common import LABELS, B, C, N, Over, ready
 
 
 def random_matrix(seed: int, size: int = C) -> Tensor:
@@ -171,16 +171,15 @@ def test_a_class_that_is_never_given_has_a_row_too() -> None:
 # Stages
 
 
-class Asked:
+class Asked(Over):
     """Hands trainings on to a real trainer, and notes what was asked of it."""
 
     def __init__(self, epochs: int = 6) -> None:
-        self.trainer = toy.trainer(epochs=epochs)
-        self.seed = self.trainer.seed
+        super().__init__(toy.trainer(epochs=epochs))
         self.calls: list[tuple[Method, TrainSet, dict[str, Any], Outcome]] = []
 
     def __call__(self, method: Method, data: TrainSet, **given: Any) -> Outcome:
-        outcome = self.trainer(method, data, **given)
+        outcome = super().__call__(method, data, **given)
         self.calls.append((method, data, given, outcome))
         return outcome
 

@@ -26,7 +26,7 @@ from tests.helpers import (
     softmax64,
     train_set,
 )
-from tests.methods.common import GIVEN, LABELS, B, C, N, ready
+from tests.methods.common import GIVEN, LABELS, B, C, N, NoTrain, ready
 
 
 def literal_loss(outputs: Tensor, soft: Tensor, prior: Tensor, alpha: float, beta: float) -> Tensor:
@@ -124,10 +124,8 @@ def test_edges_are_finite(rows: int, size: float, dtype: torch.dtype) -> None:
     close(method.belief(no_sweep).full().sum(dim=1), torch.ones(N))
 
 
-class MadeUp:
+class MadeUp(NoTrain):
     """A training that is not one: it notes what it was asked to do, and hands out made-up tables."""
-
-    seed = 0
 
     def __init__(self) -> None:
         self.asked: list[tuple[Method, TrainSet, dict[str, Any]]] = []

@@ -28,7 +28,7 @@ from tests.helpers import (
     stored,
     train_set,
 )
-from tests.methods.common import GIVEN, LABELS, B, C, N
+from tests.methods.common import GIVEN, LABELS, B, C, N, NoTrain
 
 COUNTS = torch.bincount(LABELS, minlength=C).double()
 WEIGHTS = COUNTS.max() / COUNTS  # the authors' class weights
@@ -211,10 +211,8 @@ def test_the_second_pseudo_stage_learns_soft_labels_of_all_samples() -> None:
     close(gradient(loss, outputs), gradient(expected, outputs))
 
 
-class MadeUp:
+class MadeUp(NoTrain):
     """A training that is not one: it notes what it was asked to do, and hands out made-up tables."""
-
-    seed = 0
 
     def __init__(self, cut_off: bool = False) -> None:
         self.asked: list[tuple[NLNL, TrainSet, dict[str, Any]]] = []

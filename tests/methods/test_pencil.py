@@ -29,7 +29,7 @@ from tests.helpers import (
     stored,
     train_set,
 )
-from tests.methods.common import GIVEN, LABELS, B, C, N, ready
+from tests.methods.common import GIVEN, LABELS, B, C, N, NoTrain, ready
 
 
 def literal(outputs: Tensor, u: Tensor, given: Tensor, alpha: float, beta: float) -> Tensor:
@@ -160,10 +160,8 @@ def test_fixed_labels_are_learnt_by_the_divergence_alone() -> None:
 # Stages
 
 
-class Trainings:
+class Trainings(NoTrain):
     """Trainings that are none: they note what they were asked to do, and hand out made-up labels."""
-
-    seed = 0
 
     def __init__(self) -> None:
         self.asked: list[tuple[Method, TrainSet, dict[str, Any]]] = []

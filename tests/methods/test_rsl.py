@@ -10,11 +10,13 @@ from torch import Tensor
 
 from selc.errors import ConfigError
 from selc.methods import CE, create
+from selc.methods.judge import Judged
 from selc.methods.parts import given_for
 from selc.methods.rsl import RSL, estimated, quotas, smallest
-from selc.types import Seen, TrainSet
+from selc.turning import Decision, Evidence, decide
+from selc.types import TrainSet
 from tests.helpers import close, one_hot64, random_labels, random_targets, rng, stored, train_set
-from tests.methods.common import Asked, Stages, outcome, turned
+from tests.methods.common import Stages, contradicted, many, outcome
 
 N, C = 60, 4
 LABELS = random_labels(N, C, seed=0)
@@ -76,34 +78,50 @@ def test_the_smallest_losses_of_each_class_are_kept(seed: int) -> None:
     assert smallest(losses, LABELS, quota).tolist() == sorted(expected)
 
 
-def test_rates_and_shares_of_classes_are_read_off_the_epoch_after_the_peak() -> None:
-    """By hand: of class 0 a quarter is in dispute, of class 1 a half; the rate is 5/6 of the dispute among all."""
-    labels = torch.tensor([0] * 8 + [1] * 4)
-    guess = torch.tensor([0] * 6 + [1] * 2 + [1] * 2 + [0] * 2)
-    predictions = torch.stack([labels, labels, guess, labels]).to(torch.int16)
-    dispute = 4 / 12
-    first = outcome(random_targets(12, 2, seed=0), predictions=predictions, history=turned(dispute, dispute * 2 / 3))
-    eta, prior = estimated(first, train_set(labels, 2))
-    close(eta, torch.tensor([0.25, 0.5]) * 5 / 6)
-    close(prior, torch.tensor([9 / 14, 5 / 14]))
+# In each class a fifth of the labels are contradicted by networks that are sure, whatever they are about; of class 0
+# half of those, of which they are not sure, and of class 1 all.
+CONTRADICTED = torch.cat([torch.arange(60) % 5 == 0, torch.arange(60) % 5 == 0, torch.arange(20) % 2 == 0])
+CONTRADICTED = torch.cat([CONTRADICTED, torch.ones(20, dtype=torch.bool)])
+TWO = torch.tensor([0] * 60 + [1] * 60 + [0] * 20 + [1] * 20)
+SURE = torch.tensor([0.9, 0.99, 0.999]).repeat(40).tolist() + [0.5001] * 40
 
 
-def test_an_estimate_needs_only_the_rows_that_were_trained_on() -> None:
-    labels = torch.tensor([0, 0, 1, 1, 1])
-    predictions = torch.tensor([[-1, 0, 1, 1, 0]] * 3, dtype=torch.int16)
-    first = outcome(random_targets(5, 2, seed=0), predictions=predictions, history=turned(0.25, 0.25))
-    eta, prior = estimated(first, train_set(labels, 2))
-    close(eta, torch.tensor([0, 1 / 3]))
-    close(prior, torch.tensor([3 / 6, 3 / 6]))
+def judged(rows: Tensor | None, looks: int = 4) -> Judged:
+    """Evidence of the rows above, in every look the same."""
+    predicted = torch.where(CONTRADICTED, 1 - TWO, TWO).expand(looks, -1)
+    sure = torch.tensor(SURE).expand(looks, -1)
+    given = torch.where(CONTRADICTED, 1 - sure, sure)
+    evidence = Evidence(TWO, predicted, sure, given, num_classes=2, splits=5, rows=rows)
+    return Judged(evidence, decide(evidence, looks), train_set(TWO, 2))
+
+
+def test_rates_and_shares_of_classes_are_read_off_held_out_rows() -> None:
+    """By hand: a fifth of the labels are wrong, 0.2 x 160 = 32 of 54 that are contradicted, of class 0 (12 + 10) and of
+    class 1 (12 + 20) of 80. Predicted are 80 - 22 + 32 = 90 and 80 - 32 + 22 = 70."""
+    eta, prior = estimated(judged(torch.arange(160)), train_set(TWO, 2))
+    close(eta[1] / eta[0], torch.tensor(32 / 22))
+    close(eta, torch.tensor([22 / 80, 32 / 80]) * 32 / 54, atol=0.01)
+    close(prior, torch.tensor([91 / 162, 71 / 162]))
+
+
+@pytest.mark.parametrize("rows", [torch.arange(1000, 1160), None])
+def test_an_estimate_needs_only_the_rows_that_were_held_out(rows: Tensor | None) -> None:
+    """Of a larger training set some rows, or those of a validation set."""
+    expected = estimated(judged(torch.arange(160)), train_set(TWO, 2))
+    for ours, theirs in zip(estimated(judged(rows), train_set(torch.arange(2000) % 2, 2)), expected, strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_where_nothing_could_be_held_out_no_label_counts_as_wrong() -> None:
+    """By hand: the shares are those of the given labels, each class with one more."""
+    nothing = Judged(None, Decision.too_few(), DATA)
+    eta, prior = estimated(nothing, train_set(torch.tensor([0, 0, 1, 0]), 3))
+    assert eta.tolist() == [0, 0, 0]
+    close(prior, torch.tensor([4 / 7, 2 / 7, 1 / 7]))
 
 
 def stages(losses: Tensor) -> Stages:
-    def answer(number: int, asked: Asked) -> Any:
-        predictions = LABELS.repeat(len(losses), 1).masked_fill(losses.isnan(), -1).to(torch.int16)
-        history = turned(0.0, 0.0)
-        return outcome(random_targets(N, C, seed=number), losses=losses, predictions=predictions, history=history)
-
-    return Stages(answer)
+    return Stages(lambda number, _: outcome(random_targets(N, C, seed=number), losses=losses))
 
 
 @pytest.mark.parametrize("held", [0, 9])
@@ -129,23 +147,37 @@ def test_the_second_training_has_the_samples_with_the_smallest_mean_loss(held: i
     assert second.data.rows.tolist() == sorted(expected)
 
 
-def test_the_first_training_is_watched_but_never_stopped() -> None:
-    train = stages(torch.rand(5, N, generator=rng(1)))
-    RSL().fit(DATA, train)
-    nothing = Seen(torch.rand(N), torch.ones(N, dtype=torch.bool), torch.rand(N))
-    history: list[dict[str, Any]] = []
-    for epoch in range(8):
-        history.append({"epoch": epoch})
-        assert not train.asked[0].stop(history, nothing, 8)
-    assert any("turning_point" in entry for entry in history)
+def test_what_is_estimated_by_held_out_rows_decides_how_many_are_kept() -> None:
+    """The trainings that judge come first, the losses are of one on all rows, and its quotas are the published ones."""
+    data, losses = many(), torch.rand(5, 240, generator=rng(1))
+    labels = data.labels.hard
+    train = Stages(lambda number, _: outcome(random_targets(240, C, seed=number), losses=losses), wrong=0.3)
+    RSL().fit(data, train)
+    *splits, first, second = train.asked
+    assert [type(asked.method) for asked in (*splits, first)] == [CE] * 6
+    assert all(asked.looks is not None and asked.aside for asked in splits)
+    assert (first.data, first.looks, first.stop, first.aside) == (data, None, None, "")
+    # Known answer: the rate is 0.3 of all; what is contradicted in a class is its part of that.
+    off = contradicted(torch.arange(240), 0.3)
+    n = torch.bincount(labels, minlength=C)
+    share = torch.bincount(labels[off], minlength=C) / n
+    eta = share * 0.3 / off.double().mean()
+    p = torch.bincount(torch.where(off, (labels + 1) % C, labels), minlength=C) + 1
+    expected = literal_quotas(n.tolist(), eta.tolist(), (p / p.sum()).tolist(), 0.2, 1)
+    assert second.data.rows is not None
+    assert torch.bincount(labels[second.data.rows]).tolist() == pytest.approx(expected, abs=2)  # 0.3 is met within 0.01
 
 
 def test_clean_labels_are_all_kept() -> None:
-    train = stages(torch.rand(5, N, generator=rng(1)))
-    RSL(balance=1.0).fit(DATA, train)
-    rows = train.asked[1].data.rows
+    """Known answer: of the surer rows no label is contradicted, so none counts as wrong."""
+    data, losses = many(), torch.rand(5, 240, generator=rng(1))
+    off = contradicted(torch.arange(240), 0.0)
+    train = Stages(lambda number, _: outcome(random_targets(240, C, seed=number), losses=losses))
+    RSL(balance=1.0).fit(data, train)
+    rows = train.asked[-1].data.rows
     assert rows is not None
-    assert len(rows) >= N - C  # the estimate of the prior rounds a sample of a class away at most
+    assert bool(off.any())
+    assert len(rows) >= 240 - C  # the estimate of the prior rounds a sample of a class away at most
 
 
 def test_kept_labels_are_believed_and_the_network_elsewhere() -> None:

@@ -24,7 +24,7 @@ from tests.helpers import (
     stored,
     train_set,
 )
-from tests.methods.common import GIVEN, LABELS, C, N, sweeping
+from tests.methods.common import GIVEN, LABELS, C, N, NoTrain, sweeping
 
 
 def test_labels_are_the_mean_prediction_of_all_epochs_so_far() -> None:
@@ -46,10 +46,8 @@ def test_loss_is_cross_entropy_against_soft_labels() -> None:
     close(method.loss(outputs, batch_of(data, torch.arange(N))), entropy64(t, softmax64(outputs)))
 
 
-class Trainings:
+class Trainings(NoTrain):
     """Trainings that are none: they note what they were asked to do, and hand out made-up labels."""
-
-    seed = 0
 
     def __init__(self) -> None:
         self.asked: list[tuple[Method, Tensor, nn.Module | None]] = []

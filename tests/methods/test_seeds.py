@@ -9,8 +9,9 @@ import pytest
 from selc.methods import Method, create
 from selc.types import Outcome, TrainSet
 from tests import toy
+from tests.methods.common import Over
 
-# Methods that draw folds, halves, or rows to hold out, with options for a short training.
+# Methods that draw folds, halves, splits, or rows to hold out, with options for a short training.
 DRAWING: dict[str, dict[str, Any]] = {
     "aum": {},
     "confident-learning": {"folds": 2},
@@ -20,23 +21,20 @@ DRAWING: dict[str, dict[str, Any]] = {
     "iterative-cv": {"iterations": 1, "cv_epochs": 1, "ramp": 1},
     "nested": {},
     "nested-co-teaching": {"tune": 1.0},
+    "rsl": {},
     "self": {"iterations": 1},
 }
 
 
-class Noting:
+class Noting(Over):
     """Hands trainings on to a real trainer, and notes on which rows and labels they were."""
 
     def __init__(self, seed: int) -> None:
-        self.trainer = toy.trainer(epochs=2, seed=seed)
+        super().__init__(toy.trainer(epochs=2, seed=seed))
         self.drawn: list[list[list[int]]] = []
 
-    @property
-    def seed(self) -> int:
-        return self.trainer.seed
-
     def __call__(self, method: Method, data: TrainSet, **changes: Any) -> Outcome:
-        outcome = self.trainer(method, data, **changes)
+        outcome = super().__call__(method, data, **changes)
         rows = method.select() if data.rows is None else data.rows
         self.drawn.append([data.labels.hard.tolist(), [] if rows is None else rows.tolist()])
         return outcome

@@ -27,7 +27,7 @@ from tests.helpers import (
     stored,
     train_set,
 )
-from tests.methods.common import GIVEN, LABELS, C, N, ready, sweeping
+from tests.methods.common import GIVEN, LABELS, C, N, NoTrain, Over, ready, sweeping
 from tests.toy import fit, small_net, trainer
 from tests.toy import train_set as toy_set
 
@@ -201,11 +201,10 @@ def test_the_weights_of_the_best_epoch_are_kept() -> None:
 @pytest.mark.parametrize(("patience", "epochs", "limit"), [(3, 100, 3), (0.15, 100, 15), (0.15, 2, 1)])
 def test_a_training_is_stale_when_its_best_epoch_lies_back(patience: float, epochs: int, limit: int) -> None:
     method = SELF(patience=patience)
-    ready(method, epochs=180, batch_size=4)
+    ready(method, epochs=epochs, batch_size=4)
     method.best_epoch.fill_(10)
-    seen: Any = None
-    assert not method.stale([{"epoch": 10 + limit - 1}], seen, epochs)
-    assert method.stale([{"epoch": 10 + limit}], seen, epochs)
+    assert not method.stale(10 + limit, None)  # so many epochs are done: the last one is 9 + limit
+    assert method.stale(11 + limit, None)
 
 
 def test_the_filter_keeps_labels_that_the_ensemble_shares_but_never_takes_all_of_a_class() -> None:
@@ -223,10 +222,8 @@ def test_the_filter_keeps_labels_that_the_ensemble_shares_but_never_takes_all_of
 # The trainings
 
 
-class MadeUp:
+class MadeUp(NoTrain):
     """A training that is not one: made-up beliefs, and given numbers of right predictions in its best epoch."""
-
-    seed = 0
 
     def __init__(self, right: list[int]) -> None:
         self.right = right
@@ -296,12 +293,10 @@ def test_held_out_rows_are_never_trained_on_and_the_same_in_every_training() -> 
     method, data = SELF(val=0.2, patience=2, iterations=2), toy_set()
     real, held = trainer(), []
 
-    class Spy:
-        seed = 0
-
+    class Spy(Over):
         def __call__(self, method: Method, data: TrainSet, **changes: Any) -> Outcome:
             assert isinstance(method, SELF)
-            outcome = real(method, data, **changes)
+            outcome = super().__call__(method, data, **changes)
             assert method.held is not None
             held.append(method.held.tolist())
             assert outcome.losses[:, method.held].isnan().all()
@@ -309,7 +304,7 @@ def test_held_out_rows_are_never_trained_on_and_the_same_in_every_training() -> 
             return outcome
 
     method.check(data, 6, 16)
-    method.fit(data, Spy())
+    method.fit(data, Spy(real))
     assert len(held) >= 2
     assert all(rows == held[0] for rows in held)
     assert len(held[0]) == 18

@@ -84,10 +84,14 @@ def points(rows: int, seed: int) -> tuple[Tensor, Tensor]:
     return 1.5 * torch.eye(CLASSES, FEATURES)[label] + 0.7 * torch.randn(rows, FEATURES, generator=rng), label
 
 
-def train_set() -> TrainSet:
+def noisy(rows: int, seed: int) -> tuple[Tensor, Tensor]:
     """Clouds of which every third label is wrong."""
-    x, label = points(ROWS, seed=0)
-    given = torch.where(torch.arange(ROWS) % 3 == 0, (label + 1 + torch.arange(ROWS) % 4) % CLASSES, label)
+    x, label = points(rows, seed)
+    return x, torch.where(torch.arange(rows) % 3 == 0, (label + 1 + torch.arange(rows) % 4) % CLASSES, label)
+
+
+def train_set() -> TrainSet:
+    x, given = noisy(ROWS, seed=0)
     return TrainSet(ArrayInputs(x), Labels(given, CLASSES))
 
 
@@ -202,18 +206,30 @@ def nudged_set(nudge: int) -> TrainSet:
     return replace(train_set(), inputs=ArrayInputs(nudged(points(ROWS, seed=0)[0], nudge)))
 
 
+# By what automatic SELC decides: splits of the training set, or the validation set of the user.
+WAYS = {"splits": 5, "watched": 8}  # and the epochs
+
+
 @in_float64()
 def automatic(folder: Path) -> None:
     """What SELC decides by itself; also with inputs that are off by a thousandth: it must be no close decision."""
     x = points(ROWS, seed=0)[0]
-    for name, off in {"exact": 0.0, "blurred": 1e-3}.items():
-        blur = off * torch.randn(x.shape, generator=torch.Generator().manual_seed(0))
-        outcome = trainer().fit(create("selc", {}), replace(train_set(), inputs=ArrayInputs(x * (1 + blur))))
-        assert outcome.turning_point is not None
-        epochs = [[entry["epoch"], entry["stage"], bool(entry.get("undone"))] for entry in outcome.history]
-        if current().leads:
-            decided = {"start": outcome.turning_point.start, "epochs": epochs}
-            (folder / f"automatic, {name}.json").write_text(json.dumps(decided))
+    for way, epochs in WAYS.items():
+        for name, off in {"exact": 0.0, "blurred": 1e-3}.items():
+            blur = off * torch.randn(x.shape, generator=torch.Generator().manual_seed(0))
+            training = trainer(epochs=epochs)
+            if way == "watched":
+                others, given = noisy(400, seed=2)
+                training.val = EvalSet(ArrayInputs(others), given)
+            outcome = training.fit(create("selc", {}), replace(train_set(), inputs=ArrayInputs(x * (1 + blur))))
+            assert outcome.decision is not None
+            assert outcome.evidence is not None
+            history = [[entry["epoch"], entry["stage"], bool(entry.get("undone"))] for entry in outcome.history]
+            decided = {"start": outcome.decision.start, "best": outcome.decision.best, "epochs": history}
+            place = f"automatic, {way}, {name}, rank {current().rank}"
+            (folder / f"{place}.json").write_text(json.dumps(decided))
+            save_file(outcome.evidence.tensors(), folder / f"{place}.safetensors")
+            write(folder, f"automatic, {way}, {name}", outcome)
 
 
 @in_float64()
@@ -338,7 +354,9 @@ def own_loop(folder: Path) -> None:
                 optimizer.step()
         tensors = {"targets": criterion.targets, **model.state_dict()}
         tensors["start"] = torch.tensor([criterion.start, criterion.alpha], dtype=torch.float64)
-        tensors["visits"] = criterion.visits
+        tensors |= {"visits": criterion.visits, "quality": criterion.label_quality}
+        if criterion.watcher is not None:
+            tensors["changes"] = torch.tensor(criterion.watcher.changes)
         save_file(
             {k: v.contiguous() for k, v in tensors.items()}, folder / f"loop, {name}, rank {world.rank}.safetensors"
         )

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from selc.analysis.findings import KEEP, RELABEL, REVIEW, Findings
+from selc.analysis.lapse import NEAREST, TINY
 from selc.analysis.noise import NoiseRate, explain
 from selc.core.store import Store
-from selc.turning.decision import Decision, better_than_chance
-from selc.turning.evidence import Evidence
+from selc.turning.decision import Decision, Reason, better_than_chance
+from selc.turning.evidence import TOGETHER, Evidence
 from selc.types import Outcome, Pass
 
 
@@ -66,9 +67,9 @@ class LabelAnalysis:
 def analyse(outcome: Outcome, given: Tensor, num_classes: int, settled: Tensor | None = None) -> LabelAnalysis:
     """What to make of each label [N]. What a person has ``settled`` [N] is left as it is, and is no evidence."""
     given = given.cpu()
-    confidence, believed = (part.cpu() for part in outcome.target.top())
     if outcome.evidence is None or outcome.decision is None:
-        return _by_belief(outcome, given, believed, confidence, num_classes, settled)
+        return _by_belief(outcome, given, num_classes, settled)
+    believed = outcome.target.top()[1].cpu()
     judged = judgements(outcome.evidence, outcome.decision, _pass_of(outcome), given)
     noise = explain(judged.held_contradicted, judged.held_confidence, num_classes)
     rate = noise.rate
@@ -76,12 +77,14 @@ def analyse(outcome: Outcome, given: Tensor, num_classes: int, settled: Tensor |
     right, _ = noise.odds(judged.confidence, rate.likely)
     surely_right, surely_kept = noise.odds(judged.confidence, rate.low)
     free = torch.ones_like(contradicted) if settled is None else ~settled
-    learnt = outcome.decision.start is not None
-    # A label is changed where two witnesses name the same class, a network that never saw it and the run's own target,
-    # and where even the fewest wrong labels that are likely make the change more often right than wrong.
-    changed = contradicted & (believed == judged.predicted) & (surely_right > surely_kept) & free & learnt
+    learnt = outcome.decision.reason in (Reason.FALL, Reason.NO_FALL)
+    # A label is changed where a network that never saw it names another class, and where even with the fewest wrong
+    # labels that are likely the change is more often right than wrong. Of a row that was never held out, the network of
+    # the same epochs did see the label: there the run's own target must name the class, too.
+    witnessed = judged.held_out | (believed == judged.predicted)
+    changed = contradicted & witnessed & (surely_right > surely_kept) & free & learnt
     worst = torch.zeros_like(contradicted)
-    worst[judged.quality.argsort(stable=True)[: round(rate.likely * len(given))]] = True
+    worst[judged.quality.argsort(stable=True)[: round((rate.likely + rate.high) / 2 * len(given))]] = True
     review = contradicted & worst & free & learnt
     action = torch.where(changed, RELABEL, torch.where(review, REVIEW, KEEP))
     corrected = torch.where(changed, judged.predicted, given)
@@ -101,6 +104,7 @@ class Judgements(NamedTuple):
     confidence: Tensor
     quality: Tensor
     known: Tensor  # whether its label may be judged at all
+    held_out: Tensor  # whether a network judged it that never saw it
     held_predicted: Tensor
     held_contradicted: Tensor
     held_confidence: Tensor
@@ -113,9 +117,12 @@ def judgements(evidence: Evidence, decision: Decision, seen: Pass | None, given:
     training pass in the same epochs, before wrong labels are learnt by heart, brought to the scale of held-out rows by
     its place among the others, so that no kind of row crowds the list.
     """
-    looks = range(decision.first, decision.last + 1)
-    held, sure = vote(evidence.predictions, evidence.confidences, evidence.given, evidence.labels, looks, evidence)
-    held_quality = _mean_log(evidence.given[decision.first : decision.last + 1])
+    near = TOGETHER // 2  # a point of the curve is a mean over its neighbours, so these belong to it
+    looks = range(max(decision.first - near, 0), min(decision.last + near + 1, evidence.looks))
+    held, sure = vote(
+        evidence.predictions, evidence.confidences, evidence.given, evidence.labels, looks, evidence.num_classes
+    )
+    held_quality = _mean_log(evidence.given[looks.start : looks.stop])
     contradicted = held != evidence.labels
     classes = torch.zeros(evidence.num_classes, dtype=torch.bool).index_fill_(0, evidence.labels.unique(), True)
     N = len(given)
@@ -128,7 +135,7 @@ def judgements(evidence: Evidence, decision: Decision, seen: Pass | None, given:
         first, last = (math.ceil(evidence.clock(look)) for look in (decision.first, decision.last))
         epochs = range(min(first, len(seen.losses) - 1), min(max(last, first + 1), len(seen.losses)))
         trained = (seen.predictions[epochs.start : epochs.stop] >= 0).all(dim=0)
-        passed = seen.losses[epochs.start : epochs.stop].double().clamp_max(-math.log(SMALLEST))
+        passed = seen.losses[epochs.start : epochs.stop].double().clamp_max(-math.log(NEAREST))
         quality = torch.where(trained, -passed.nan_to_num().mean(dim=0), 0.0)
         others = trained & ~out
         if bool(others.any()):
@@ -139,7 +146,7 @@ def judgements(evidence: Evidence, decision: Decision, seen: Pass | None, given:
                 probabilities[:, others],
                 given[others],
                 range(len(epochs)),
-                evidence,
+                evidence.num_classes,
             )
             predicted[others], known[others] = named, True
             confidence[others] = like(share, sure)
@@ -156,31 +163,31 @@ def judgements(evidence: Evidence, decision: Decision, seen: Pass | None, given:
     if evidence.rows is not None:
         predicted[evidence.rows], confidence[evidence.rows] = held, sure
     known &= classes[given] & classes[predicted]
-    return Judgements(predicted, confidence, quality.exp(), known, held, contradicted, sure)
-
-
-SMALLEST = 1e-6  # probability: smaller ones are told apart by rounding only
+    return Judgements(predicted, confidence, quality.exp(), known, out, held, contradicted, sure)
 
 
 def vote(
-    predictions: Tensor, confidences: Tensor, given: Tensor, labels: Tensor, looks: range, evidence: Evidence
+    predictions: Tensor, confidences: Tensor, given: Tensor, labels: Tensor, looks: range, num_classes: int
 ) -> tuple[Tensor, Tensor]:
     """The class with the largest mean probability over some looks, [M], and that probability.
 
-    Of each look the predicted class and the given label are known by their probability; others count as zero.
+    Of each look the probabilities of the predicted class and of the given label are known; the others share the rest.
     """
-    table = torch.zeros(len(labels), evidence.num_classes, dtype=torch.float64)
+    table = torch.zeros(len(labels), num_classes, dtype=torch.float64)
     for look in looks:
-        said = predictions[look].long()
-        table.scatter_add_(1, said[:, None], confidences[look][:, None].double())
-        other = torch.where(said == labels, 0.0, given[look].double())
-        table.scatter_add_(1, labels[:, None], other[:, None])
+        said, sure, other = predictions[look].long(), confidences[look].double(), given[look].double()
+        same = said == labels
+        rest = (1 - sure - torch.where(same, 0.0, other)).clamp_min(0)
+        share = rest / torch.where(same, num_classes - 1, max(num_classes - 2, 1))
+        table += share[:, None]
+        table.scatter_add_(1, said[:, None], (sure - share)[:, None])
+        table.scatter_add_(1, labels[:, None], torch.where(same, 0.0, other - share)[:, None])
     share, named = (table / len(looks)).max(dim=1)
     return named, share
 
 
 def _mean_log(given: Tensor) -> Tensor:
-    return given.double().clamp_min(SMALLEST).log().mean(dim=0)
+    return given.double().clamp_min(NEAREST).log().mean(dim=0)
 
 
 def like(values: Tensor, others: Tensor) -> Tensor:
@@ -188,7 +195,7 @@ def like(values: Tensor, others: Tensor) -> Tensor:
     if len(values) == 0 or len(others) == 0:
         return values
     place = values.argsort(stable=True).argsort(stable=True).double()
-    at = (place + 0.5) / len(values) * len(others) - 0.5
+    at = (place + 1 / 2) / len(values) * len(others) - 1 / 2
     ordered = others.sort().values
     low = at.floor().long().clamp(0, len(others) - 1)
     high = (low + 1).clamp_max(len(others) - 1)
@@ -202,7 +209,7 @@ def transitions(given: Tensor, predicted: Tensor, changed: Tensor, num_classes: 
     counts.index_add_(0, given * num_classes + given, 1 - changed.double())
     counts = counts.view(num_classes, num_classes)
     sums = counts.sum(dim=1, keepdim=True)
-    return torch.where(sums > 0, counts / sums.clamp_min(1e-300), torch.eye(num_classes, dtype=torch.float64))
+    return torch.where(sums > 0, counts / sums.clamp_min(TINY), torch.eye(num_classes, dtype=torch.float64))
 
 
 def _why(rate: NoiseRate, learnt: bool, rows: int) -> Why:
@@ -224,12 +231,11 @@ def _pass_of(outcome: Outcome) -> Pass | None:
     return recorded if len(outcome.losses) and bool((outcome.predictions >= 0).any()) else None
 
 
-def _by_belief(
-    outcome: Outcome, given: Tensor, believed: Tensor, confidence: Tensor, num_classes: int, settled: Tensor | None
-) -> LabelAnalysis:
+def _by_belief(outcome: Outcome, given: Tensor, num_classes: int, settled: Tensor | None) -> LabelAnalysis:
     """Without held-out rows: what the method believes is what it hands out, every change is for a person to look at,
     and nothing is said of how many are wrong. A network that has learnt nothing changes nothing."""
-    predicted = _predicted(outcome)
+    predicted, believed = _predicted(outcome), outcome.corrected_labels.cpu()
+    confidence = outcome.target.at(believed.to(outcome.target.device)).cpu()
     few = outcome.decision is not None  # it could not be decided
     learnt = better_than_chance(predicted, given, num_classes) and not few
     free = torch.ones(len(given), dtype=torch.bool) if settled is None else ~settled

@@ -8,9 +8,11 @@ psychometric function I, 2001). With e the share of wrong labels, C classes and 
 
     P(contradicted | z) = e + (1 - e C / (C - 1)) h(z)        h(z) = (1 - 1 / C) sigmoid(a - b z),   b > 0
 
-h is how often the network itself is wrong. The estimate of e has the largest likelihood, and the interval holds every e
-whose likelihood is not significantly smaller, whatever a and b are. Where the contradictions hardly depend on z, a
-floor cannot be told from hardness: then the interval reaches from nothing to all of them, and that is what it says.
+h is how often the network itself is wrong. The estimate of e has the largest likelihood, and the interval holds every
+e whose likelihood is not significantly smaller, whatever a and b are. b is 1 for a calibrated network, and more for
+one that is unsure because labels are wrong; it is less only for one that is surer than it is right, which shows. Where
+the contradictions hardly depend on z, a floor cannot be told from hardness: then the interval reaches from nothing to
+all of them, and that is what it says.
 """
 
 from __future__ import annotations
@@ -18,14 +20,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
+from selc.analysis.lapse import TINY, hardness, log_odds, profile
+
 NARROW = 0.15  # share of labels: of a wider interval no single number is named
+LEAST = 0.3  # of a calibrated slope: so fast at least do errors of an overconfident network fall with its log odds
 WITHIN = 1.92  # of log likelihood: half of the 95 % point of chi-square with one degree of freedom
-BINS = 64  # groups of rows of equal confidence: more change no digit that is shown
-RATES = 120  # shares of wrong labels that are tried, closer together the smaller they are
-STEPS = 40  # of the fit of a and b for each of them
 
 
 class NoiseRate(NamedTuple):
@@ -62,13 +63,13 @@ class Noise:
         """Of a contradicted label, by the confidence of the prediction and a share of wrong labels: the probability
         that the predicted class is right, and that the given one is; neither may be."""
         e, h = self._at(confidence, rate)
-        contradicted = (e + (1 - e / (1 - 1 / self.num_classes)) * h).clamp_min(1e-12)
+        contradicted = (e + (1 - e / (1 - 1 / self.num_classes)) * h).clamp_min(TINY)
         return e * (1 - h) / contradicted, (1 - e) * h / contradicted
 
     def agreed(self, confidence: Tensor, rate: float) -> Tensor:
         """The probability that a label is right that the prediction agrees with."""
         e, h = self._at(confidence, rate)
-        agreed = (1 - e - (1 - e / (1 - 1 / self.num_classes)) * h).clamp_min(1e-12)
+        agreed = (1 - e - (1 - e / (1 - 1 / self.num_classes)) * h).clamp_min(TINY)
         return (1 - e) * (1 - h) / agreed
 
     def _at(self, confidence: Tensor, rate: float) -> tuple[float, Tensor]:
@@ -82,66 +83,9 @@ class Noise:
 def explain(contradicted: Tensor, confidence: Tensor, num_classes: int) -> Noise:
     """Fit the curve to rows that the network was not trained on: is the label contradicted, and how sure is it."""
     z = log_odds(confidence)
-    centre, scale = float(z.median()), max(float(z.std(correction=0)), 1e-9)
-    order = z.argsort()
-    count = min(BINS, len(z))
-    group = torch.arange(len(z)) * count // len(z)
-    n = torch.bincount(group, minlength=count).double()
-    k = torch.zeros(count, dtype=torch.float64).index_add_(0, group, contradicted[order].double())
-    mean = torch.zeros(count, dtype=torch.float64).index_add_(0, group, (z[order] - centre) / scale) / n
-    most = 1 - 1 / num_classes
-    rates = most * torch.linspace(0, 1, RATES + 1, dtype=torch.float64)[:-1].square()
-    fits = [_fitted(rates, mean, n, k, num_classes, begin) for begin in ((0.0, 0.0), (-2.0, 1.0))]
-    better = fits[1][0] > fits[0][0]
-    fit = torch.where(better, fits[1][0], fits[0][0])
-    curve = torch.where(better[:, None], fits[1][1], fits[0][1])
+    centre, scale = float(z.median()), max(float(z.std(correction=0)), TINY)
+    overconfident = float(confidence.double().mean()) > 1 - float(contradicted.double().mean())
+    rates, fit, curve = profile(
+        (z - centre) / scale, contradicted, num_classes, (LEAST if overconfident else 1) * scale
+    )
     return Noise(rates, fit, curve, centre, scale, num_classes)
-
-
-def log_odds(probability: Tensor) -> Tensor:
-    """log p / (1 - p), finite also for what a network rounds to 0 or 1."""
-    p = probability.double().clamp(1e-6, 1 - 1e-6)
-    return (p / (1 - p)).log()
-
-
-def hardness(curve: Tensor, z: Tensor) -> Tensor:
-    """h(z) less its factor 1 - 1 / C, [R, B]: sigmoid(a - b z) for each pair (a, log b)."""
-    return torch.sigmoid(curve[:, :1] - curve[:, 1:].exp() * z)
-
-
-def _fitted(
-    rates: Tensor, z: Tensor, n: Tensor, k: Tensor, num_classes: int, begin: tuple[float, float]
-) -> tuple[Tensor, Tensor]:
-    """The largest log likelihood [R] over a and log b, and these [R, 2]: damped Fisher scoring, all rates at once."""
-    most = 1 - 1 / num_classes
-    e, weight = rates[:, None], 1 - rates[:, None] / most
-    curve = torch.tensor(begin, dtype=torch.float64).expand(len(rates), 2).clone()
-    low, high = (torch.tensor(bounds, dtype=torch.float64) for bounds in ((-15.0, -4.0), (8.0, 3.0)))
-
-    def share(at: Tensor) -> Tensor:
-        return (e + weight * most * hardness(at, z)).clamp(1e-9, 1 - 1e-9)
-
-    def likelihood(p: Tensor) -> Tensor:
-        return (k * p.log() + (n - k) * (1 - p).log()).sum(dim=1)
-
-    damping = torch.full((len(rates),), 1e-2, dtype=torch.float64)
-    p = share(curve)
-    value = likelihood(p)
-    for _ in range(STEPS):
-        s = hardness(curve, z)
-        slope = weight * most * s * (1 - s)
-        by = slope, -slope * curve[:, 1:].exp() * z  # derivatives by a and by log b, [R, B]
-        variance = p * (1 - p)
-        error = (k - n * p) / variance
-        first, second = (by[0] * error).sum(1), (by[1] * error).sum(1)
-        xx, xy, yy = ((by[i] * by[j] * n / variance).sum(1) for i, j in ((0, 0), (0, 1), (1, 1)))
-        xx, yy = xx * (1 + damping) + 1e-6, yy * (1 + damping) + 1e-6
-        step = torch.stack([yy * first - xy * second, xx * second - xy * first], 1) / (xx * yy - xy**2)[:, None]
-        tried = (curve + step.clamp(-2, 2)).clamp(low, high)
-        p_tried = share(tried)
-        better = likelihood(p_tried) >= value
-        curve = torch.where(better[:, None], tried, curve)
-        p = torch.where(better[:, None], p_tried, p)
-        value = likelihood(p)
-        damping = torch.where(better, damping / 4, damping * 8).clamp(1e-8, 1e8)
-    return value, curve

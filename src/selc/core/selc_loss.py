@@ -109,6 +109,13 @@ class SELCLoss(nn.Module):
         self.weighted, self.repeats, self.reduction = weighted, repeats, reduction
         self.num_classes, self.epoch = num_classes, 0.0
         self._turn: Turn | None = None  # asked for at the end of each epoch
+        if self.watcher is not None and self._too_late(self.watcher.earliest):
+            log.warning(
+                "SELCLoss: in %d epochs no label can change, as correction starts after %d at the earliest and takes "
+                "some epochs: train longer, lower alpha, or give a start.",
+                epochs,
+                self.watcher.earliest,
+            )
         self.form_given, self._agreed = store, False
         form, why = form_for(store, len(labels), num_classes, labels.device)
         if form != "dense" and why:
@@ -131,7 +138,7 @@ class SELCLoss(nn.Module):
         if int(epoch) != int(self.epoch):
             if self.watcher is not None and self._turn is None and bool((self.visits > 0).any()):
                 self._turn = self.watcher.ask()
-                self._start_if_turned(self.watcher, epoch)
+                self._start_if_turned(epoch)
             self.visits.zero_()
         self.epoch = float(epoch)
 
@@ -201,12 +208,18 @@ class SELCLoss(nn.Module):
             "suggested_label": suggested,
         }
 
-    def _start_if_turned(self, watcher: Watcher, epoch: float) -> None:
+    def _too_late(self, epoch: float) -> bool:
+        """Whether a given label keeps more than half of its weight if it is corrected from an epoch on."""
+        if self.watcher is None or self.option == "I":  # Option I leaves the given label out
+            return False
+        return bool(self.alpha ** max(self.watcher.epochs - epoch, 0.0) > 1 / 2)
+
+    def _start_if_turned(self, epoch: float) -> None:
         if self._turn is None:
             return
         self.start = float(epoch)
         said = f"predictions changed least at epoch {self._turn.peak:g}; correction starts with alpha {self.alpha:.2f}"
-        if self.alpha ** (watcher.epochs - epoch) > 0.5:
+        if self._too_late(epoch):
             said += ". So few epochs are left that no label can change: train longer, or lower alpha"
         log.warning("SELCLoss, epoch %g: %s.", epoch, said)
 

@@ -69,8 +69,17 @@ class Watcher(nn.Module):
 
     def turn(self) -> Turn | None:
         """What the epochs so far show."""
-        patience = max(LEAST, PATIENCE * self.epochs) if math.isfinite(self.epochs) else TOGETHER + LEAST
-        return first_minimum(self.changes, patience)
+        return first_minimum(self.changes, self.patience)
+
+    @property
+    def patience(self) -> float:
+        """For how many epochs the changes must not have fallen any further."""
+        return max(LEAST, PATIENCE * self.epochs) if math.isfinite(self.epochs) else TOGETHER + LEAST
+
+    @property
+    def earliest(self) -> int:
+        """Epochs before which no turning point is known, whatever they show."""
+        return math.ceil(self.patience) + TOGETHER + 1
 
     def get_extra_state(self) -> Tensor:
         return torch.tensor(self.changes, dtype=torch.float64)

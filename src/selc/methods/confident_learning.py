@@ -76,8 +76,8 @@ class ConfidentLearning(Method):
         final = train(CE(), replace(data, rows=rows[~wrong]))
         others = torch.ones_like(label, dtype=torch.bool).index_fill(0, rows, False).nonzero().flatten()
         p.write(others, final.probs.read(others))  # rows that were held out of everything
-        trust = torch.zeros(len(data), dtype=torch.float64).index_fill(0, rows[wrong].cpu(), 1.0)
-        return replace(final, target=p, given=label.cpu(), trust=trust)
+        changed = torch.zeros_like(label, dtype=torch.bool).index_fill(0, rows[wrong], True)
+        return replace(final, target=p, corrected=torch.where(changed, p.argmax(), label))
 
 
 def folds_of(label: Tensor, folds: int, seed: int) -> Tensor:

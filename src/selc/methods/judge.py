@@ -46,10 +46,11 @@ def judge(data: TrainSet, train: Train) -> Judged:
     seconds = train.forecast(data)
     several = _count(data) < LARGE and (SPLITS - 1) * seconds <= AT_MOST
     parts = _dealt(data, SPLITS if several else ONE_IN, train.seed)
-    if not bool((parts >= 0).any()):
+    used = parts[parts >= 0].unique().tolist()  # of few groups not every part has one
+    if len(used) < 2:
         return Judged(None, Decision.too_few(), data)
     if not several:
-        held = (parts == int(parts.max())).nonzero().flatten()
+        held = (parts == used[-1]).nonzero().flatten()
         train.tell(
             f"Holding out {len(held):,} rows to the end, to see when wrong labels begin to be learnt by heart: about "
             f"{_time(1.3 * seconds)}."
@@ -57,14 +58,14 @@ def judge(data: TrainSet, train: Train) -> Judged:
         rest = replace(data, rows=_without(data, held))
         return _watched(rest, train, _shown(data, held), held)
     train.tell(
-        f"Training {SPLITS} times without another fifth of the rows, to see when wrong labels begin to be learnt by "
-        f"heart, then once on all of them: about {_time(SPLITS * seconds)}."
+        f"Training {len(used)} times, each time without another part of the rows, to see when wrong labels begin to be "
+        f"learnt by heart, then once on all of them: about {_time(len(used) * seconds)}."
     )
     shown = []
-    for split in range(SPLITS):
-        held = (parts == split).nonzero().flatten()
+    for number, part in enumerate(used, start=1):
+        held = (parts == part).nonzero().flatten()
         rest = replace(data, rows=_without(data, held))
-        outcome = train(CE(), rest, looks=_shown(data, held), aside=f"split {split + 1} of {SPLITS}")
+        outcome = train(CE(), rest, looks=_shown(data, held), aside=f"split {number} of {len(used)}")
         assert outcome.looks is not None
         shown.append((held, outcome.looks))
     evidence = _evidence(data, shown)
@@ -92,9 +93,11 @@ def _evidence(data: TrainSet, shown: list[tuple[Tensor, Pass]]) -> Evidence:
     """The rows of all splits side by side, in their order."""
     rows = torch.cat([held for held, _ in shown])
     order = rows.argsort()
-    fields = (torch.cat(parts, dim=1)[:, order] for parts in zip(*(_fields(p) for _, p in shown), strict=True))
+    predictions, confidences, given = (
+        torch.cat(parts, dim=1)[:, order] for parts in zip(*(_fields(looks) for _, looks in shown), strict=True)
+    )
     labels = data.labels.hard.cpu()[rows[order]]
-    return Evidence(labels, *fields, num_classes=data.num_classes, splits=len(shown), rows=rows[order])
+    return Evidence(labels, predictions, confidences, given, data.num_classes, splits=len(shown), rows=rows[order])
 
 
 def _fields(passes: Pass) -> tuple[Tensor, Tensor, Tensor]:

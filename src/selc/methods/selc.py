@@ -23,7 +23,7 @@ from selc.methods.base import METHODS, Method, Train, detached_probs
 from selc.methods.ce import CE
 from selc.methods.judge import Judged, judge
 from selc.methods.parts import cannot_flip, normalised
-from selc.turning.decision import ALPHA, worse
+from selc.turning.decision import worse
 from selc.turning.paper import Metric, turning_point
 from selc.types import Batch, Outcome, Sweep, TrainSet
 
@@ -37,7 +37,7 @@ class SELC(Method):
     ``start``, the number of epochs of plain CE (it may have a fraction), is by default (``"auto"``) decided by rows
     that were not trained on (see `selc.turning.decision`): the earliest epoch by which their given labels were
     predicted as well as ever. ``"pilot"`` is Algorithm 1 of the paper: a whole CE training, then a fresh one that
-    starts ``margin`` epochs before the largest M1. ``alpha="auto"`` is 0.9, or less where few epochs are left.
+    starts ``margin`` epochs before the largest M1. ``alpha="auto"`` follows from the start (`usual_alpha`).
 
     Deviations: none from the paper's Eq. 4 and 6; the paper's constants are ``start="pilot", alpha=0.9``.
     ``weighted`` adds the weight of self-adaptive training. The authors' code takes log(softmax), which is not finite
@@ -100,14 +100,14 @@ class SELC(Method):
         if self.start == "pilot":
             pilot = train(CE(), data)
             start = max(turning_point(pilot.losses, self.metric) - self.margin, 0)
-            return train(self._at(start, ALPHA), data)
+            return train(self._at(start, 0.9), data)  # the paper's
         return train(self, data)
 
     def _decided(self, judged: Judged, train: Train) -> Outcome:
         """The training that counts, by what was decided."""
         evidence, decision, data, watched, looks = judged
         train.decided(decision, evidence)
-        if decision.start is None:  # no label is changed
+        if decision.start is None or decision.start >= train.epochs:  # nothing to begin with, or no epoch left for it
             outcome = train(CE(), data) if watched is None else watched
             return replace(outcome, target=data.new_store(labels=True), evidence=evidence, decision=decision)
         method = self._at(decision.start, decision.alpha)
@@ -116,9 +116,9 @@ class SELC(Method):
         assert evidence is not None
         outcome = train(method, data, looks=looks, start_from=(watched, decision.start))
         if outcome.looks is not None and worse(evidence, outcome.looks.predictions):
-            best = int(decision.best)
+            best = int(decision.best)  # it is asked after each epoch: so it must begin at least one epoch before
             outcome = replace(
-                train(CE(), data, looks=looks, start_from=(watched, best), stop=lambda done, _: done >= best),
+                train(CE(), data, looks=looks, start_from=(watched, best - 1), stop=lambda done, _: done >= best),
                 target=outcome.target,
             )
         return replace(outcome, evidence=evidence, decision=decision)

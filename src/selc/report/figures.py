@@ -14,6 +14,7 @@ from torch import Tensor
 
 from selc.analysis.findings import RELABEL, Findings
 from selc.errors import ConfigError, InputError, RunFolderError
+from selc.report.evidence import held_out
 from selc.report.losses import loss_histograms
 from selc.report.matrix import (
     _LINE,
@@ -41,7 +42,7 @@ from selc.report.style import (
     save,
     shortened,
 )
-from selc.report.turning import correction, metrics
+from selc.report.turning import correction
 from selc.run import RunFolder
 from selc.types import accuracies
 
@@ -67,7 +68,7 @@ def plates(run: RunFolder) -> list[Plate]:
     shot = Snapshot.of(run)
     name = shortened(shot.path.resolve().name, 40)
     return [
-        Plate("turning-point", lambda: metrics(_with_losses(shot))),
+        Plate("turning-point", lambda: held_out(shot)),
         Plate("training", lambda: training(shot)),
         Plate("losses", lambda: loss_histograms(_with_epochs(shot))),
         Plate("memorisation", lambda: memorised(shot)),
@@ -225,18 +226,8 @@ def _verdicts(shot: Snapshot) -> Findings:
 
 def _with_epochs(shot: Snapshot) -> Snapshot:
     if shot.recorded is None:
-        raise RunFolderError(f"{shot.path} must have saved an epoch; got none yet. Try again later.")
-    return shot
-
-
-def _with_losses(shot: Snapshot) -> Snapshot:
-    """Three metrics need the losses of whole epochs."""
-    seen = _with_epochs(shot).recorded
-    assert seen is not None
-    if bool(torch.isnan(seen.losses).all(dim=1).any()):
-        raise InputError(
-            f"the losses of every epoch must have been recorded; got {shot.path}, where they were not. "
-            "A method that mixes its inputs records none."
+        raise RunFolderError(
+            f"{shot.path} must have saved an epoch of its own training; got none yet. Try again later."
         )
     return shot
 

@@ -67,7 +67,8 @@ def _usual_epochs(run: RunFolder, recorded: list[int]) -> list[int]:
     if not recorded:
         return []
     first, last = recorded[0], recorded[-1]
-    start = run.config.method.options.get("start")
+    decision = run.decision()
+    start = run.config.method.options.get("start") if decision is None else decision.start
     middle = int(start) - 1 if isinstance(start, int | float) else -1  # with a fraction: the last whole epoch
     if not first < middle < last:
         middle = recorded[len(recorded) // 3]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from selc.analysis.findings import RELABEL, REVIEW, Findings
+from selc.analysis.words import decision_sentence, percent
 from selc.data import Bundle
 from selc.errors import InputError, RunFolderError
 from selc.files import read_json, write_text
@@ -19,7 +20,8 @@ from selc.report.figures import BELIEVED, as_svg, plates, shares, worst_classes
 from selc.report.gallery import SHOWN, Gallery, gallery
 from selc.report.reading import Snapshot
 from selc.report.style import shortened
-from selc.report.words import doubts, helpful, percent, trust, truth, turning_point, what_happened
+from selc.report.trust import doubts, helpful, trust
+from selc.report.words import truth, turning_point, what_happened
 from selc.run import RunFolder
 from selc.types import accuracies
 
@@ -39,6 +41,9 @@ FILES = {
     "corrected_labels.csv": "a row per sample: given, corrected and believed label",
     "label_issues.csv": "a row per sample: label quality, suggestion, what to do",
     "label_issues.parquet": "the same table as Parquet",
+    "analysis.safetensors": "the same numbers, for Python",
+    "decision.json": "when labels began to be corrected, and why",
+    "evidence.safetensors": "what was predicted of held-out samples, epoch by epoch",
     "model.safetensors": "the weights of the network, for PyTorch",
     "targets.safetensors": "soft targets and probabilities of every sample",
     "metrics.jsonl": "a line per epoch",
@@ -95,6 +100,7 @@ def render(run: Snapshot, shown: Gallery, pictures: dict[str, Picture]) -> str:
             as_of=run.as_of,
             sentences=what_happened(run),
             doubts=doubts(run),
+            judged=run.decision() is not None,
             turning=turning_point(run),
             pictures=pictures,
             epochs=_epochs(run),
@@ -153,8 +159,14 @@ def _pictures(run: Snapshot) -> dict[str, Picture]:
 
 
 def _alt_turning(run: Snapshot) -> str:
-    turn = "no turning point was noted" if run.turn is None else f"the turning point is at epoch {run.turn.peak:.1f}"
-    return f"Lines of the metrics M1, M2 and M3 over {len(run.timeline)} epochs; {turn}."
+    decision, evidence = run.decision(), run.evidence()
+    assert decision is not None  # the figure is drawn
+    assert evidence is not None
+    last = percent(float(evidence.curve[-1]))
+    return (
+        f"Line of the share of held-out labels that plain cross entropy predicts, at {evidence.looks} looks; {last} at "
+        f"the last one. {decision_sentence(decision.as_dict())}"
+    )
 
 
 def _alt_training(run: Snapshot) -> str:
@@ -213,7 +225,7 @@ def _epochs(run: Snapshot) -> dict[str, Any]:
         cells = [f"{entry['loss']:.3f}" if "loss" in entry else "–"]
         cells += [percent(entry[key]) if key in entry else "–" for key in ("disagree", "changed")]
         cells += [percent(measured[name]["top1"]) if name in measured else "–" for name in sets]
-        rows.append((entry["stage"] + 1, entry["epoch"], cells))
+        rows.append((run.stage_number(entry), entry["epoch"], cells))
     heads = ["loss", "predicted otherwise", "believed otherwise", *(f"accuracy on {name}" for name in sets)]
     return {"heads": heads, "rows": rows, "all": len(rows) == len(line), "stages": len({row[0] for row in rows}) > 1}
 

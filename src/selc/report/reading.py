@@ -10,15 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from selc.analysis.findings import KEEP, REVIEW, Findings, label_quality
-from selc.core.judgement import noise_rate
-from selc.core.store_forms import one_hot
-from selc.core.turning import Turn
+from selc.analysis import Why
+from selc.analysis.findings import KEEP, REVIEW, Findings
 from selc.errors import RunFolderError
 from selc.files import read_json
-from selc.methods.watch import found
 from selc.noise.base import label_digest
 from selc.run import RunFolder
+from selc.turning import Decision, Evidence
 from selc.types import Pass
 
 
@@ -46,35 +44,62 @@ class Snapshot(RunFolder):
 
     def records(self, stage: int | None = None) -> Pass:
         if stage not in self._passes:
-            self._passes[stage] = super().records(stage)
+            self._passes[stage] = super().records(self._main_stage() if stage is None else stage)
         return self._passes[stage]
+
+    def _main_stage(self) -> int:
+        """The last stage of the result that recorded anything."""
+        if not self.timeline:
+            raise RunFolderError(f"{self.path} must have saved an epoch of its training; got none yet.")
+        recorded = [entry["stage"] for entry in self.timeline if "given_loss" in entry]
+        return int(max(recorded, default=self.timeline[0]["stage"]))
 
     @cached_property
     def timeline(self) -> list[dict[str, Any]]:
-        """The epochs that led to the result, in order; those that were stepped back over are left out."""
-        return [entry for entry in self.history() if not entry.get("undone")]
+        """The epochs that led to the result, in order: those that were stepped back over, and trainings that only
+        helped to decide, are left out."""
+        return [entry for entry in self.history() if not entry.get("undone") and not entry.get("aside")]
 
     @cached_property
-    def turn(self) -> Turn | None:
-        return found(self.history())
+    def preparing(self) -> dict[str, Any] | None:
+        """The last epoch of what is trained only to decide, while nothing else is."""
+        before = [entry for entry in self.history() if entry.get("aside")]
+        return before[-1] if before and not self.timeline else None
+
+    def stage_number(self, entry: dict[str, Any]) -> int:
+        """Which stage of the result an epoch belongs to, from 1."""
+        return list(dict.fromkeys(other["stage"] for other in self.timeline)).index(entry["stage"]) + 1
 
     @cached_property
-    def noise(self) -> tuple[float, float, float] | None:
-        """The share of wrong labels as the run estimates it, with its interval; None if it has no estimate (yet)."""
-        return None if self.turn is None or self.unlearnt else noise_rate(self.turn, len(self.given))
+    def _decided(self) -> tuple[Decision | None, Evidence | None]:
+        """The decision is written last: where it is, the evidence is as well."""
+        decision = super().decision()
+        return decision, None if decision is None else super().evidence()
+
+    def decision(self) -> Decision | None:
+        return self._decided[0]
+
+    def evidence(self) -> Evidence | None:
+        return self._decided[1]
 
     @cached_property
-    def unlearnt(self) -> str | None:
-        """Why the network cannot judge labels; None if it can, or while that is not yet to be said."""
-        return self.summary.get("unlearnt") if self.finished else None
+    def noise(self) -> dict[str, Any] | None:
+        """The share of wrong labels as the run estimates it: estimate, likely, low and high; None if it does not."""
+        return self.summary["noise_rate"] if self.finished else None
+
+    @cached_property
+    def why(self) -> Why | None:
+        """Why no label was replaced; None if some were, or while that is not yet to be said."""
+        said = self.summary["why_unchanged"] if self.finished else None
+        return None if said is None else Why(said)
 
     @cached_property
     def recorded(self) -> Pass | None:
-        """The training pass, or None while no epoch is saved."""
+        """The training pass, or None while no epoch of it is saved."""
         try:
             return self.records()
         except RunFolderError:
-            if self.history():
+            if self.timeline:
                 raise
             return None
 
@@ -83,7 +108,7 @@ class Snapshot(RunFolder):
         """The findings of the run; of one that is not finished what they would be by now, None before an epoch."""
         if self.finished:
             return self.findings()
-        return None if self.recorded is None else _so_far(self.recorded, self.given, len(self.classes), self.turn)
+        return None if self.recorded is None else _so_far(self.recorded, self.given)
 
     @cached_property
     def about_data(self) -> dict[str, Any]:
@@ -120,16 +145,16 @@ class _Judged(Snapshot):
         return None if found is None else torch.where(found.is_issue, found.suggested, found.given)
 
 
-def _so_far(seen: Pass, given: Tensor, num_classes: int, turn: Turn | None) -> Findings:
+def _so_far(seen: Pass, given: Tensor) -> Findings:
     """Findings from the last epoch that was saved: nothing is relabelled yet, and what is disputed is to be reviewed.
 
-    A sample that was not seen counts as one whose label fits.
+    The quality of a label is the probability that it had on average; one of a sample that was not seen counts as right.
     """
     predicted = seen.predictions[-1].long()
     predicted = torch.where(predicted < 0, given, predicted)
     believed = seen.beliefs[-1].long()
     suggested = torch.where(believed < 0, predicted, believed)
-    quality = label_quality(seen.losses, one_hot(given, num_classes), given, turn)
+    quality = torch.exp(-torch.nanmean(seen.losses.double(), dim=0)).nan_to_num(nan=1.0)
     confidence = torch.nan_to_num(seen.confidences[-1], nan=1.0)
     action = torch.where(suggested == given, KEEP, REVIEW)
     return Findings(given, predicted, suggested, confidence, quality, action)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
@@ -27,10 +27,10 @@ _STYLES = [(BLUE, "-"), (VERMILLION, "--"), (GREEN, "-."), (PURPLE, ":"), (ORANG
 
 def accuracy_of(run: RunFolder) -> list[float] | None:
     """Top-1 accuracy on the first named set over the timeline that led to the result; None if there was no set."""
-    history = run.history()
-    stage = max((e["stage"] for e in history if "given_loss" in e), default=0)
+    history = [e for e in run.history() if not e.get("undone") and not e.get("aside")]
+    stage = max((e["stage"] for e in history if "given_loss" in e), default=history[0]["stage"] if history else 0)
     # A later stage goes on with the epochs of an earlier one, or (after a pilot) counts them anew.
-    line = {e["epoch"]: e for e in history if e["stage"] <= stage and not e.get("undone")}
+    line = {e["epoch"]: e for e in history if e["stage"] <= stage}
     values = [next(iter(accuracies(line[epoch]).values()))["top1"] for epoch in sorted(line) if accuracies(line[epoch])]
     return values or None
 
@@ -40,15 +40,12 @@ def metrics(run: RunFolder) -> Figure:
     losses = run.records().losses
     accuracy = accuracy_of(run)
     figure, grid = panels(1, 3, 2.3)
-    turns = [e["turning_point"]["peak"] for e in run.history() if "turning_point" in e]
-    epochs, found = metrics_of(losses, turns)
+    epochs, found = metrics_of(losses)
     for axes, (metric, what) in zip(grid[0], _METRICS.items(), strict=True):
         scaled = found[metric] / found[metric].max().clamp_min(1e-12)
         axes.plot(epochs, scaled, "-", color=BLUE, label="metric, as a share of its maximum")
         if accuracy is not None:
             axes.plot(accuracy, "--", color=VERMILLION, label="test accuracy")
-        for peak in turns:
-            axes.axvline(peak, color=BLACK, linestyle=":", linewidth=1, label="turning point")
         entitle(axes, f"{metric}: {what}", "epoch", "share" if axes is grid[0][0] else "")
     grid[0][0].set_ylim(0, 1.05)
     handles, labels = grid[0][0].get_legend_handles_labels()
@@ -56,17 +53,14 @@ def metrics(run: RunFolder) -> Figure:
     return figure
 
 
-def metrics_of(
-    losses: Tensor, turns: Sequence[float] = (), most: int | None = POINTS
-) -> tuple[list[int], dict[Metric, Tensor]]:
-    """The three metrics of recorded losses [E, N] at all epochs, or at ``most`` of them and those at ``turns``.
+def metrics_of(losses: Tensor, most: int | None = POINTS) -> tuple[list[int], dict[Metric, Tensor]]:
+    """The three metrics of recorded losses [E, N] at all epochs, or at ``most`` of them.
 
     M1 and M2 are read off the same two Gaussians, whose fit is what takes time.
     """
     last = len(losses) - 1
     count = len(losses) if most is None else min(most, len(losses))
-    some = torch.linspace(0, last, count).round().long().tolist() + [min(round(turn), last) for turn in turns]
-    epochs = sorted(set(some))
+    epochs: list[int] = torch.linspace(0, last, count).round().long().tolist()
     found: dict[Metric, list[float]] = {metric: [] for metric in _METRICS}
     for epoch in epochs:
         x = normalise(losses[epoch][~torch.isnan(losses[epoch])])

@@ -1,29 +1,26 @@
-"""What a report says in sentences: what happened, how far to trust it, what would help, and the score by the truth."""
+"""What a report says in sentences: what happened, when labels began to be corrected, and the score by the truth."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from selc.analysis.findings import Findings
+from selc.analysis import Why
+from selc.analysis.findings import RELABEL, Findings
+from selc.analysis.words import ASSUMPTION, WHY, decision_sentence, no_sign, noise_sentence, percent, points
+from selc.methods.judge import SPLITS
 from selc.report.reading import Snapshot
 from selc.report.style import shortened
 from selc.run.config import ARRAYS
-from selc.run.estimates import warnings_of
 from selc.run.unchanged import which_changes, why_unchanged
+from selc.turning import Decision, Evidence, Reason
+from selc.turning.splits import LEAST
 from selc.types import accuracies
 
-WIDE = 0.15  # between the ends of an interval, from which on it says little
-SAYS_NOTHING = 0.9  # the same, from which on it is not told
-EARLY = 3.0  # epochs: an epoch is a coarse clock for a turning point before that
-FEW = 30  # samples of a class of which little can be learnt
+LOOK = 100  # samples that a person looks at in half an hour
 _LETTERS = 60  # of a name of the user's
-
-
-def percent(share: float) -> str:
-    """A share as a reader expects it: a digit more where whole per cent would say none or all."""
-    near = 0 < share < 0.1 or 0.99 < share < 1
-    return f"{share:.1%}" if near else f"{share:.0%}"
+_LISTED = "they are marked in label_issues.csv"
+_FROM = f"a class needs at least {LEAST * SPLITS} samples for that"  # to hold some out
 
 
 def what_happened(run: Snapshot) -> list[str]:
@@ -34,59 +31,53 @@ def what_happened(run: Snapshot) -> list[str]:
 def _finished(run: Snapshot) -> list[str]:
     found = run.verdicts
     assert found is not None
-    samples, changed = len(run.given), int((run.corrected() != run.given).sum())
-    epochs = len(run.timeline)
     first = (
-        f"This run is finished: a network learnt from {samples:,} samples with labels of {len(run.classes):,} classes "
-        f"for {epochs:,} epochs (method {_name(run.config.method.name)})."
+        f"This run is finished: a network learnt from {len(run.given):,} samples with labels of {len(run.classes):,} "
+        f"classes for {len(run.timeline):,} epochs (method {named(run.config.method.name)})."
     )
-    return [first, _wrong_labels(run, found), _changes(run, changed), _accuracy(run), _to_do(run, found)]
+    return [first, _wrong_labels(run, found), _changes(run, found), _accuracy(run), _to_do(run, found)]
 
 
 def _wrong_labels(run: Snapshot, found: Findings) -> str:
-    if run.unlearnt:
-        return run.unlearnt
-    if run.turn is None or run.noise is None:
-        share = percent(float((found.suggested != found.given).double().mean()))
-        return (
-            f"This method does not estimate how many labels are wrong; at the end it believes in another label for "
-            f"{share} of the samples."
-        )
-    estimate, low, high = run.noise
-    if run.turn.start is None:
-        return (
-            "There is no sign of wrong labels beyond what hard samples explain "
-            f"(estimated share of wrong labels {percent(estimate)}, at most {percent(high)})."
-        )
+    if run.noise is not None:
+        return noise_sentence(run.noise, len(run.given))
+    if run.why in (Why.NOT_LEARNT, Why.TOO_FEW):
+        return f"How many labels are wrong cannot be told, because {WHY[run.why]}."
+    share = percent(float((found.suggested != found.given).double().mean()))
     return (
-        f"About {percent(estimate)} of the labels are probably wrong; the true share should lie between "
-        f"{percent(low)} and {percent(high)}."
+        "This run does not estimate how many labels are wrong, as it judged by no held-out samples; at the end the "
+        f"method believes in another label for {share} of the samples."
     )
 
 
-def _changes(run: Snapshot, changed: int) -> str:
-    if run.unlearnt:
-        return "So no label was replaced, and nothing is said about how many are wrong."
-    if not changed:
-        told = run.turn is not None and run.turn.start is None  # the sentence before this one says why
-        return "No label was replaced." if told else f"No label was replaced, because {why_unchanged(run.summary)}."
-    what = f"{changed:,} labels ({percent(changed / len(run.given))}) were replaced in corrected_labels.csv"
-    right = run.summary.get("corrections_right")
-    if right is None:
+def _changes(run: Snapshot, found: Findings) -> str:
+    changed = run.corrected() != run.given
+    count = int(changed.sum())
+    if not count:
+        said = f"No label was replaced, because {why_unchanged(run.summary)}."
+        return "So no label was replaced." if _says_why(run) else said
+    what = f"{count:,} labels ({percent(count / len(changed))}) were replaced in corrected_labels.csv"
+    if run.noise is None:
         return f"{what}; how many of the new ones are right, this method cannot tell."
-    if right["high"] - right["low"] > SAYS_NOTHING:
-        return f"{what}; these are too few to tell how many of the new ones are right."
-    return (
-        f"{what}; about {percent(right['estimate'])} of the new ones are expected to be right, "
-        f"at least {percent(right['low'])}."
-    )
+    right = percent(float(found.confidence[found.action == RELABEL].mean()))
+    return f"{what}; about {right} of the new ones are expected to be right."
+
+
+def _says_why(run: Snapshot) -> bool:
+    """Whether the sentence on how many labels are wrong has said already why none was replaced."""
+    return run.why in (Why.NOT_LEARNT, Why.TOO_FEW, Why.CLEAN) or (run.why is Why.CANNOT_TELL and not one_number(run))
+
+
+def one_number(run: Snapshot) -> bool:
+    """Whether the share of wrong labels is estimated by more than a range."""
+    return run.noise is not None and run.noise["estimate"] is not None
 
 
 def _accuracy(run: Snapshot) -> str:
     measured = run.summary["accuracy"] if run.finished else accuracies(run.timeline[-1])
     if not measured:
         return "There was no test set, so how well the network does on new samples was not measured."
-    parts = [f"{percent(value['top1'])} of the samples in “{_name(name)}”" for name, value in measured.items()]
+    parts = [f"{percent(value['top1'])} of the samples in “{named(name)}”" for name, value in measured.items()]
     when = "after the epoch that was best on the validation set" if _picked(run) else "after the last epoch"
     return f"The network {when} predicts the label as given for {_and(parts)}, which it was not trained on."
 
@@ -97,49 +88,47 @@ def _picked(run: Snapshot) -> bool:
 
 def _to_do(run: Snapshot, found: Findings) -> str:
     keep, review, relabel = torch.bincount(found.action, minlength=3).tolist()
-    listed = "they are marked in label_issues.csv"
-    if run.unlearnt:
-        again = "train again for longer or with a larger learning rate, and look at the report of that run"
-        if not review:
-            return f"What to do: {again}."
-        return f"What to do: have a look at {review:,} samples, the worst first ({listed}); or {again}."
-    if not review and not relabel:
-        return "Nothing needs to be done about the labels."
-    if run.turn is not None and run.turn.start is None:
-        return f"Nothing needs to be done; whoever has the time looks at the {review:,} worst samples ({listed})."
+    if no_sign(run.noise, len(run.given)):
+        free = f"; whoever has the time looks at the {review:,} worst samples ({_LISTED})" if review else ""
+        return f"Nothing needs to be done about the labels{free}."
+    if run.why is Why.NOT_LEARNT:
+        return "What to do: train again for longer or with a larger learning rate, and look at the report of that run."
+    if run.why is Why.TOO_FEW:
+        return f"What to do: look through the labels, or train with more samples ({_FROM})."
+    if run.noise is not None and not (one_number(run) and review + relabel):
+        return _look(run, relabel)
+    if not review + relabel:
+        return "What to do: to know how many labels are wrong, train with the method selc, or look at some of them."
     parts = []
     if relabel:
         parts.append(f"take over the suggested labels of {relabel:,} samples")
     if review:
         parts.append(f"have a look at {review:,}{' more' if relabel else ' samples'}, the worst first")
-    said = f"What to do: {_and(parts)} ({listed}); {keep:,} labels can stay as they are."
-    differ = which_changes(run.summary, int((run.corrected() != run.given).sum()), relabel)
-    return f"{said} {differ[:1].upper() + differ[1:]}".rstrip() if differ else said
+    said = f"What to do: {_and(parts)} ({_LISTED}); {keep:,} labels can stay as they are."
+    unjudged = which_changes(run.summary, int((run.corrected() != run.given).sum()))
+    return f"{said} {unjudged[:1].upper()}{unjudged[1:]}".rstrip()
+
+
+def _look(run: Snapshot, relabel: int) -> str:
+    """What to do where the network cannot tell: look at as many samples as may be wrong, or as a person can."""
+    assert run.noise is not None
+    worst = max(1, min(round(run.noise["high"] * len(run.given)), LOOK))
+    taken = f"take over the suggested labels of {relabel:,} samples ({_LISTED}), and " if relabel else ""
+    return (
+        f"What to do: {taken}look at the {worst:,} worst samples, those of the lowest label quality in "
+        "label_issues.csv; how many of them are wrong tells you what the network cannot."
+    )
 
 
 def _so_far(run: Snapshot) -> list[str]:
-    plan, line = run.config.train, run.timeline
     samples = f"{len(run.given):,} samples with labels of {len(run.classes):,} classes"
-    method = _name(run.config.method.name)
-    if not line:
-        done = "no epoch has been saved yet"
-    else:
-        last = line[-1]
-        part = f" of stage {last['stage'] + 1}" if last["stage"] else ""
-        done = f"epoch {last['epoch'] + 1:,} of {plan.epochs:,}{part} is the last one that was saved"
-    first = f"This run is not finished: {done}, so what follows is what is known so far."
-    second = f"A network is learning from {samples} (method {method})."
-    if run.noise is not None and run.turn is not None and run.turn.start is not None:
-        estimate, low, high = run.noise
-        third = (
-            f"The turning point has passed: about {percent(estimate)} of the labels are probably wrong "
-            f"(between {percent(low)} and {percent(high)})."
-        )
-    elif run.turn is not None:
-        third = "The turning point has passed, and there is no sign of wrong labels beyond what hard samples explain."
-    else:
-        third = "No turning point has been found yet, so it is too early to say how many labels are wrong."
-    fourth = _accuracy(run) if line else "Nothing has been measured yet."
+    first = f"This run is not finished: {_done(run)}, so what follows is what is known so far."
+    second = f"A network is learning from {samples} (method {named(run.config.method.name)})."
+    decision = run.decision()
+    third = "It is too early to say how many labels are wrong."
+    if decision is not None:
+        third = f"{decision_sentence(decision.as_dict())} How many labels are wrong is worked out at the end."
+    fourth = _accuracy(run) if run.timeline else "Nothing has been measured yet."
     again = f"selc resume {run.path}"
     if run.config.data.name == ARRAYS:
         again = "selc.fit with the same arguments and resume=True"
@@ -147,142 +136,76 @@ def _so_far(run: Snapshot) -> list[str]:
     return [first, second, third, fourth, fifth]
 
 
+def _done(run: Snapshot) -> str:
+    """How far an unfinished run has come."""
+    epochs = run.config.train.epochs
+    if run.preparing is not None:
+        where = f"{run.preparing['aside']}, epoch {run.preparing['epoch'] + 1:,} of {epochs:,}"
+        return f"networks learn from parts of the data first, to see when wrong labels are learnt by heart ({where})"
+    if not run.timeline:
+        return "no epoch has been saved yet"
+    last = run.timeline[-1]
+    stage = run.stage_number(last)
+    part = f" of stage {stage}" if stage > 1 else ""
+    return f"epoch {last['epoch'] + 1:,} of {epochs:,}{part} is the last one that was saved"
+
+
+_SHOWS = (
+    "The curve is the share of these held-out labels that plain cross entropy predicts: it rises while the pattern is "
+    "learnt and falls when wrong labels are learnt by heart, since a wrong label can be learnt by heart but not "
+    "predicted."
+)
+
+
 def turning_point(run: Snapshot) -> list[str]:
-    """What the turning point was, or why there is none."""
-    turn = run.turn
-    if turn is None:
-        if run.finished:
-            return [f"The method {_name(run.config.method.name)} does not look for a turning point by itself."]
-        return ["It has not been found yet, or the method does not look for it."]
-    said = [
-        f"The losses of the training samples lay farthest apart at epoch {turn.peak:.1f} ({turn.reason}). In epoch "
-        f"{turn.best + 1}, {percent(turn.dispute)} of the labels were in dispute, {percent(turn.dispute_half)} among "
-        f"the more confident half of the predictions and {percent(turn.dispute_fifth)} among the most confident fifth."
-    ]
-    if turn.start is None:
-        said.append("Cross entropy went on, and no label was changed.")
-    elif run.finished and not run.summary["changed"]:
-        said.append(
-            f"From epoch {turn.start:.1f} on the network learnt from targets in which its own predictions count too, "
-            f"with a momentum alpha of {turn.alpha:.2f}; but at the end no label was replaced, because "
-            f"{why_unchanged(run.summary)}."
-        )
-    else:
-        said.append(f"Labels are corrected from epoch {turn.start:.1f} on, with a momentum alpha of {turn.alpha:.2f}.")
-    undone = sum(bool(entry.get("undone")) for entry in run.history())
-    if undone:
-        said.append(f"To get there, {undone} epochs were stepped back over; they are not drawn.")
-    return said
+    """When labels began to be corrected: what was held out to decide it, what that showed, which fall could have been
+    seen, and what is taken for granted; or why nothing was decided."""
+    decision, evidence = run.decision(), run.evidence()
+    if decision is None:
+        return [_undecided(run)]
+    said = decision_sentence(decision.as_dict())
+    if evidence is None:
+        return [said, f"{_FROM[:1].upper()}{_FROM[1:]}."]
+    if decision.start is not None and decision.start < run.config.train.epochs and run.why is not None:
+        said += f" But at the end no label was replaced, because {WHY[run.why]}."
+    return [_what_was_held_out(run, evidence), _SHOWS, said, *_visible(decision), ASSUMPTION]
 
 
-def doubts(run: Snapshot) -> list[str]:
-    """What must not be overlooked in the result, of a finished run."""
-    if not run.finished or run.turn is None or run.unlearnt:
-        return []
-    return list(warnings_of({"turning_point": run.turn._asdict()}))
-
-
-def trust(run: Snapshot) -> list[str]:
-    """How far to trust the run."""
-    said = []
-    if not run.finished:
-        said.append(
-            "The run is not finished: early in a training a network also contradicts labels that it has not learnt "
-            "yet, so the lists on this page are too long rather than too short."
+def _what_was_held_out(run: Snapshot, evidence: Evidence) -> str:
+    held, samples = len(evidence.labels), len(run.given)
+    if evidence.rows is None:
+        return f"The {held:,} labels of the validation set, which no network was trained on, were predicted."
+    how = "at random" if run.config.data.name != ARRAYS else "at random (or by the groups and times that were given)"
+    if evidence.splits == 1:
+        return (
+            f"Of {samples:,} samples {held:,} were chosen {how} and held out to the end: nothing is learnt from them."
         )
-    if run.noise is not None:
-        _, low, high = run.noise
-        width = "narrow" if high - low < WIDE else "wide"
-        said.append(
-            f"The interval for the share of wrong labels is {width} ({percent(low)} to {percent(high)}): its lower end "
-            "is what the most confident predictions contradict, its upper end what all of them do, which counts "
-            "samples that are merely hard."
-        )
-    elif run.unlearnt and run.summary.get("ranks"):
-        said.append(
-            "In the order of the samples, not in the suggestions: a label that the network has not learnt yet is "
-            "contradicted like a wrong one. Wrong labels are frequent among those with the least label quality."
-        )
-    elif run.unlearnt:
-        said.append(
-            "Not at all: the network contradicts labels because it has not learnt them yet. The figures and lists on "
-            "this page show that, and not which labels are wrong."
-        )
-    elif run.finished:
-        said.append(
-            "There is no estimate of the share of wrong labels, so label_issues.csv calls everything that the method "
-            "contradicts an issue, whether the label is wrong or the sample hard."
-        )
-        if run.summary["changed"] and not run.summary.get("actions", {}).get("relabel"):
-            said.append(
-                "The method has no estimate of how many of its changes are right either, so none of them is to be "
-                "taken over unseen: corrected_labels.csv holds what it believes. Look at them first (selc review), or "
-                "train with the method selc."
-            )
-    right = run.summary.get("corrections_right") if run.finished else None
-    if right and right["high"] - right["low"] <= SAYS_NOTHING:
-        said.append(
-            f"Of the labels that were replaced, at least {percent(right['low'])} are expected to be right; changes of "
-            "which the run was less sure were not made, and are left for review."
-        )
-    if run.turn is not None and not run.unlearnt:
-        said += warnings_of({"turning_point": run.turn._asdict()})
-    said.append(
-        "Confidence and label quality come from samples that the network was trained on: they put the samples in a "
-        "useful order, but they are no probabilities for new data."
+    every = "each sample" if held == samples else f"each of {held:,} samples ({_FROM})"
+    return (
+        f"The data were split {how} into {evidence.splits} parts, and as many networks were trained, each without "
+        f"another part: so {every} was predicted by a network that was not trained on it."
     )
-    if run.true is None:
-        said.append("No true labels are known, so nothing on this page has been checked against the truth.")
-    return said
 
 
-def helpful(run: Snapshot) -> list[str]:
-    """What would make the result more certain."""
-    said = []
-    turn, plan = run.turn, run.config.train
-    if run.unlearnt:
-        said.append(
-            f"A longer training (it had {plan.epochs:,} epochs) or a larger learning rate (it was {plan.lr:g}); if "
-            "that does not help, a network that suits the data better."
-        )
-        turn = None
-    elif turn is None and run.finished:
-        said.append(
-            "A run with the method selc: it looks for the turning point and estimates how many labels are wrong."
-        )
-    if turn is not None and turn.reason.startswith("nothing was memorised"):
-        said.append(
-            "A longer training or a higher learning rate: the network was still learning when correction began."
-        )
-    if turn is not None and turn.peak < EARLY and turn.start is not None:
-        said.append(
-            f"A lower learning rate (it was {run.config.train.lr:g}): the turning point came in the first epochs, and "
-            "more time between learning and memorising tells wrong labels from hard samples more sharply."
-        )
-    if run.noise is not None and run.noise[2] - run.noise[1] >= WIDE:
-        said.append(
-            "A network that suits the data better, for images a pretrained one (selc embed): the fewer samples are "
-            "hard for it, the narrower the interval."
-        )
-    line = run.timeline
-    if line and not accuracies(line[-1]):
-        said.append("A test set with labels that were checked, 200 samples or more (--test).")
-    counts = torch.bincount(run.given, minlength=len(run.classes))
-    few = [name for name, count in zip(run.classes, counts.tolist(), strict=True) if count < FEW]
-    if few:
-        named = ", ".join(f"“{_name(name)}”" for name in few[:5]) + (
-            f" and {len(few) - 5:,} more" if len(few) > 5 else ""
-        )
-        said.append(f"More samples of the classes with fewer than {FEW}: {named}.")
-    if run.finished and not run.unlearnt:
-        doubtful = "relabel" if run.summary["changed"] else "review"
-        said.append(
-            f"Half an hour of your time: after a look at 100 samples drawn at random from those to {doubtful} in "
-            "label_issues.csv, you know the share of right suggestions to within ten points."
-        )
-    elif not run.finished:
-        said.append("To wait until the run is finished, and to write this report again.")
-    return said
+def _visible(decision: Decision) -> list[str]:
+    """Which fall could have been seen; where none was, its size has been told."""
+    if decision.reason is Reason.FALL:
+        return [f"With so many held-out labels a fall of {points(decision.visible)} is enough to be told from chance."]
+    if decision.reason is Reason.NO_FALL and decision.visible < 1:
+        return ["With so many held-out labels a smaller fall cannot be told from chance."]
+    return []
+
+
+def _undecided(run: Snapshot) -> str:
+    start = run.config.method.options.get("start")
+    if isinstance(start, int | float):
+        return f"Correction starts after {start:g} epochs, as was asked for (method.start), so nothing was held out."
+    if start == "pilot":
+        return "Correction starts where the paper's metric was largest in a first training, so nothing was held out."
+    if start == "auto" and not run.finished:
+        return "It has not been decided yet when labels are corrected."
+    name = named(run.config.method.name)
+    return f"The method {name} does not look for a turning point by itself, so nothing was held out to find one by."
 
 
 def truth(run: Snapshot) -> list[tuple[str, str]]:
@@ -323,7 +246,8 @@ def _mean(chosen: Tensor) -> float:
     return float(chosen.double().mean())
 
 
-def _name(name: str) -> str:
+def named(name: str) -> str:
+    """A name of the user's, not too long for a sentence."""
     return shortened(name, _LETTERS)
 
 

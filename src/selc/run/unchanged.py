@@ -1,33 +1,28 @@
-"""Why a finished run left every label as it was, and what its numbers of changes are the numbers of."""
+"""Why a finished run left every label as it was, and what its changes are worth."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from selc.analysis import Why
+from selc.analysis.words import WHY
+
 
 def why_unchanged(summary: dict[str, Any]) -> str:
     """Why no label was replaced, as the end of a sentence; "" if some were."""
-    if summary["changed"]:
-        return ""
-    if "unlearnt" in summary:
-        return "the network has not learnt enough to judge labels"
-    turn = summary.get("turning_point")
-    if turn is None:
-        return "the method ended up with the given ones"
-    if turn["start"] is None:
-        return "there is no sign of wrong labels beyond what hard samples explain"
-    return "the run was not sure enough of any change"
+    why = summary["why_unchanged"]
+    return "" if why is None else WHY[Why(why)]
 
 
-def which_changes(summary: dict[str, Any], changed: int, relabel: int) -> str:
-    """How the ``changed`` labels and the zone `relabel` differ, in a sentence; "" if they do not."""
-    if changed == relabel:
+def which_changes(summary: dict[str, Any], changed: int) -> str:
+    """What to make of ``changed`` labels that nothing judges, in a sentence; "" if there are none.
+
+    A run that judged by held-out samples has in corrected_labels.csv what it would relabel, and nothing else.
+    """
+    if summary["decision"] is not None or not changed:
         return ""
-    file = "the file corrected_labels.csv, which --labels RUN trains on,"
-    if not relabel and "turning_point" not in summary:
-        return (
-            f"the method has no estimate of how many of its {changed:,} changes are right, so none is relabelled "
-            f"unseen; {file} holds what it believes. Look at them with selc review, or train with --method selc."
-        )
-    surest = f"only the {relabel:,} to relabel" if relabel else "none of them"
-    return f"{file} has all {changed:,} changes; selc apply takes over {surest}, and leaves the others for review."
+    return (
+        f"the method has no estimate of how many of its {changed:,} changes are right, so none is relabelled unseen; "
+        "the file corrected_labels.csv, which --labels RUN trains on, holds what it believes. Look at them with selc "
+        "review, or train with --method selc."
+    )

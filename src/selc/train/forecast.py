@@ -23,5 +23,5 @@ def forecast(plan: Plan, net: nn.Module, inputs: Inputs, rows: int, device: torc
         net.eval().cpu()(x)
     per_epoch = min(plan.samples_per_epoch or rows, rows)
     steps = plan.epochs * math.ceil(per_epoch / plan.batch_size)
-    arithmetic = 3 * counter.get_total_flops() * per_epoch * plan.epochs
+    arithmetic = 3.0 * int(counter.get_total_flops()) * per_epoch * plan.epochs
     return arithmetic / SPEED.get(device.type, SPEED["cpu"]) + steps * STEP

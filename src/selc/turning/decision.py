@@ -1,8 +1,8 @@
 """From evidence to a decision: when SELC starts, and how sure it is that wrong labels were learnt by heart.
 
 The rule in two sentences. SELC starts at the earliest look at which held-out rows were predicted as well as ever,
-within one standard error, and no class beyond chance worse. Whether accuracy fell after its best is measured on rows
-other than those that the best was found on, so that the choice of a maximum is no evidence by itself.
+within one standard error and within a point, and no class beyond chance worse. Whether accuracy fell after its best is
+measured on rows other than those that the best was found on, so that the choice of a maximum is no evidence by itself.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from selc.core.loss import usual_alpha
 from selc.turning.evidence import TOGETHER, Evidence
 
-AS_GOOD = 1.0  # standard errors: a look that is no farther below the best is as good (Breiman's rule of one error)
+AS_GOOD = 1  # standard errors: a look that is no farther below the best is as good (Breiman's rule of one error)
+AT_MOST = 0.01  # share of labels: and no farther than a point, where few rows make for large errors
 CHANCE = 0.05  # share: what is claimed of one training in twenty where it is not so
 SHOWS = 0.05  # share of labels: a fall of five points is what a run should be able to see
-ALPHA = 0.9  # the paper's momentum: the weight of the old target, per epoch
-HALVINGS = 3  # a given label must be able to lose seven eighths of its weight in the epochs that are left
+HALVINGS = 2  # a given label must be able to lose three quarters of its weight in the epochs that are left
 
 
 class Reason(StrEnum):
@@ -60,8 +61,7 @@ class Decision:
     @classmethod
     def too_few(cls) -> Decision:
         """Where nothing can be held out, nothing is decided."""
-        none, nothing = math.nan, 0
-        return cls(None, none, Reason.TOO_FEW, none, none, none, none, nothing, nothing, ALPHA)
+        return cls(None, 0.0, Reason.TOO_FEW, 0.0, 0.0, 0.0, 1.0, 0, 0, 0.0)
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> Decision:
@@ -72,10 +72,9 @@ def decide(evidence: Evidence, epochs: float) -> Decision:
     """When to start SELC in a training of so many epochs."""
     best = int(evidence.curve.argmax())
     good = [look for look in range(evidence.looks) if as_good(evidence, look, best)]
-    fair = [look for look in good if look <= best and fair_to_classes(evidence, look, best)]
-    first = fair[0]
+    first = next(look for look in good if look == best or fair_to_classes(evidence, look, best))
     fall, error = fallen(evidence)
-    visible = NormalDist().inv_cdf(1 - CHANCE) * error
+    visible = min(NormalDist().inv_cdf(1 - CHANCE) * error, 1.0)
     learnt = better_than_chance(evidence.predictions[best], evidence.labels, evidence.num_classes)
     reason = Reason.NOT_LEARNT if not learnt else Reason.FALL if fall > visible else Reason.NO_FALL
     return Decision(
@@ -88,19 +87,19 @@ def decide(evidence: Evidence, epochs: float) -> Decision:
         visible=visible,
         first=first,
         last=max(good),
-        alpha=alpha_for(epochs - evidence.clock(first)),
+        alpha=alpha_for(evidence.clock(first), epochs - evidence.clock(first)),
     )
 
 
-def alpha_for(epochs_left: float) -> float:
-    """The paper's momentum, or less where so few epochs are left that no label could change with it."""
-    return min(ALPHA, math.exp2(-HALVINGS / epochs_left)) if epochs_left > 0 else 0.0
+def alpha_for(start: float, left: float) -> float:
+    """The momentum that suits a start, or less where so few epochs are left that no label could change with it."""
+    return min(usual_alpha(start), math.exp2(-HALVINGS / left)) if left > 0 else 0.0
 
 
 def as_good(evidence: Evidence, look: int, best: int) -> bool:
-    """Whether a look is within one standard error of the best."""
+    """Whether a look is within one standard error of the best, and within a point."""
     behind, error = evidence.behind(look, best)
-    return behind <= AS_GOOD * error
+    return behind <= min(AS_GOOD * error, AT_MOST)
 
 
 def fair_to_classes(evidence: Evidence, look: int, best: int) -> bool:
@@ -122,8 +121,10 @@ def fallen(evidence: Evidence) -> tuple[float, float]:
 
 
 def _fall_on(evidence: Evidence, chosen_on: Tensor, rows: Tensor) -> tuple[float, float]:
-    best = int(evidence.hits[:, chosen_on].double().mean(dim=1).argmax())
-    return evidence.behind(evidence.looks - 1, best, rows)
+    best, last = int(evidence.hits[:, chosen_on].double().mean(dim=1).argmax()), evidence.looks - 1
+    # A look is no farther from itself than it is; what could have been seen is told by another one.
+    error = evidence.behind(last, best if best < last else last // 2, rows)[1]
+    return evidence.behind(last, best, rows)[0], error
 
 
 def worse(evidence: Evidence, later: Tensor) -> bool:

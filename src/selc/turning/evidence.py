@@ -42,9 +42,12 @@ class Evidence:
     @classmethod
     def from_tensors(cls, saved: dict[str, Tensor], num_classes: int) -> Evidence:
         splits, looks_per_epoch = saved["about"].tolist()
-        fields = (saved[name] for name in ("labels", "predictions", "confidences", "given"))
         return cls(
-            *fields, num_classes=num_classes, splits=splits, rows=saved.get("rows"), looks_per_epoch=looks_per_epoch
+            *(saved["labels"], saved["predictions"], saved["confidences"], saved["given"]),
+            num_classes=num_classes,
+            splits=splits,
+            rows=saved.get("rows"),
+            looks_per_epoch=looks_per_epoch,
         )
 
     @property
@@ -91,5 +94,7 @@ class Evidence:
         """
         apart = (self.hits[other] - self.hits[look]).double()
         apart = apart if rows is None else apart[rows]
-        by_rows = float(apart.var(correction=1)) / len(apart) if len(apart) > 1 else math.inf
+        if len(apart) < 2:  # of one row nothing is known: it may be off by all there is
+            return float(apart.sum()), 1.0
+        by_rows = float(apart.var(correction=1)) / len(apart)
         return float(apart.mean()), math.sqrt(by_rows + 2 * self.scatter**2 * (look != other))

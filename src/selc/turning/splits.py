@@ -37,6 +37,8 @@ def deal_parts(
     unit = torch.arange(len(rows)) if groups is None else groups.cpu()[rows].unique(return_inverse=True)[1]
     total = int(unit.max()) + 1
     first = torch.full((total,), len(rows)).scatter_reduce(0, unit, torch.arange(len(rows)), "amin")  # of each unit
+    by_row = first.argsort()  # so that what a group is called changes nothing
+    first, unit = first[by_row], by_row.argsort()[unit]
     if time is not None:
         when = time.cpu()[rows][first].double()
         below = torch.searchsorted(when.sort().values, when)  # equal times share a part

@@ -11,8 +11,8 @@ from sklearn.cluster import KMeans
 from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
-from selc.turning.paper import Metric, separation, separations, turning_point
 from selc.errors import ConfigError, InputError
+from selc.turning.paper import Metric, separation, separations, turning_point
 
 
 def two_groups(gap: float, wrong: float = 0.3, seed: int = 0, count: int = 4000) -> Tensor:

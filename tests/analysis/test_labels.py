@@ -1,0 +1,184 @@
+"""Which labels are wrong and which are changed, of trainings that are made up so that it is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from selc.analysis import LabelAnalysis, Why, analyse
+from selc.analysis.findings import KEEP, RELABEL, REVIEW
+from selc.analysis.labels import like, transitions
+from selc.core import Store
+from selc.turning import Decision, Evidence, Reason, decide
+from selc.types import Outcome
+from tests.helpers import random_labels, rng
+
+N, C, L = 1200, 4, 12
+
+
+def made_up(wrong: float, hard: float, held: Tensor | None = None, seed: int = 0) -> tuple[Outcome, Tensor, Tensor]:
+    """A training on rows of which a share has a wrong label and a share is hard; its outcome, given and true labels.
+
+    Of an easy row the network is sure and right, of a hard one it is unsure and often wrong; most are in between.
+    """
+    true = random_labels(N, C, seed)
+    flip = torch.rand(N, generator=rng(seed + 1)) < wrong
+    given = torch.where(flip, (true + 1 + torch.randint(C - 1, (N,), generator=rng(seed + 2))) % C, true)
+    is_hard = torch.rand(N, generator=rng(seed + 3)) < hard
+    strength = torch.where(is_hard, 0.6, 4.5) + 1.5 * torch.randn(N, generator=rng(seed + 4))
+    logits = torch.randn(N, C, generator=rng(seed + 5))
+    logits[torch.arange(N), true] += strength
+    looks = torch.stack([0.2 * torch.randn(N, C, generator=rng(seed + 10 + k)) + logits for k in range(L)])
+    p = looks.softmax(dim=2)
+    confidences, predictions = p.max(dim=2)
+    of_given = p[:, torch.arange(N), given]
+    rows = torch.arange(N) if held is None else held
+    seen = Evidence(
+        given[rows], predictions[:, rows], confidences[:, rows], of_given[:, rows], C, 5 if held is None else 1, rows
+    )
+    target = Store.of({"table": p.mean(dim=0)}, C)
+    decision = decide(seen, 2 * L)
+    outcome = Outcome(
+        nn.Identity(),
+        target,
+        target,
+        -of_given.log(),
+        predictions,
+        confidences,
+        torch.full_like(predictions, -1),
+        evidence=seen,
+        decision=decision,
+    )
+    return outcome, given, true
+
+
+def right(labels: Tensor, true: Tensor) -> float:
+    return float((labels == true).double().mean())
+
+
+def analysed(wrong: float, hard: float) -> tuple[LabelAnalysis, Tensor, Tensor]:
+    outcome, given, true = made_up(wrong, hard)
+    return analyse(outcome, given, C), given, true
+
+
+@pytest.mark.parametrize("wrong", [0.05, 0.2, 0.4])
+def test_wrong_labels_are_counted_found_and_put_right(wrong: float) -> None:
+    found, given, true = analysed(wrong, hard=0.2)
+    assert found.noise_rate is not None
+    assert found.noise_rate.low - 0.01 <= 1 - right(given, true) <= found.noise_rate.high + 0.01
+    assert right(found.corrected, true) > right(given, true) + 0.5 * wrong
+    flagged, is_wrong = found.findings.is_issue, given != true
+    assert float((flagged & is_wrong).sum()) > 0.65 * float(is_wrong.sum())
+    assert float((flagged & is_wrong).sum()) > 0.5 * float(flagged.sum())
+
+
+@pytest.mark.parametrize("hard", [0.0, 0.3, 0.6])
+def test_where_no_label_is_wrong_next_to_none_is_changed(hard: float) -> None:
+    found, given, _ = analysed(0.0, hard)
+    assert float((found.corrected != given).double().mean()) < 0.005
+    assert found.noise_rate is not None
+    assert found.noise_rate.low < 0.01
+
+
+def test_what_is_flagged_has_another_suggestion_and_what_is_relabelled_is_flagged() -> None:
+    found, given, _ = analysed(0.2, 0.3)
+    rows = found.findings
+    assert torch.equal(rows.is_issue, rows.action != KEEP)
+    assert bool((rows.suggested != given)[rows.action != KEEP].all())
+    assert torch.equal(found.corrected != given, rows.action == RELABEL)
+    assert bool((rows.action == REVIEW).any())
+
+
+def test_the_confidence_of_a_suggestion_is_how_often_it_is_right() -> None:
+    """In three groups by confidence, within three standard errors and three hundredths."""
+    found, given, true = analysed(0.25, 0.3)
+    rows = found.findings
+    told = rows.suggested != given
+    confidence, hit = rows.confidence[told], (rows.suggested == true)[told].double()
+    for part in confidence.argsort().tensor_split(3):
+        expected = float(confidence[part].mean())
+        error = (expected * (1 - expected) / len(part)) ** 0.5
+        assert float(hit[part].mean()) == pytest.approx(expected, abs=3 * error + 0.03)
+
+
+def test_a_person_has_the_last_word() -> None:
+    outcome, given, _ = made_up(0.2, 0.2)
+    settled = torch.arange(N) % 3 == 0
+    found = analyse(outcome, given, C, settled)
+    assert torch.equal(found.corrected[settled], given[settled])
+    assert bool((found.findings.action[settled] == KEEP).all())
+    assert bool((found.findings.quality[settled] == 1).all())
+
+
+def test_a_class_that_was_never_held_out_is_never_changed() -> None:
+    outcome, given, _ = made_up(0.2, 0.1)
+    rows = (given != 2).nonzero().flatten()
+    seen = outcome.evidence
+    assert seen is not None
+    some = Evidence(given[rows], seen.predictions[:, rows], seen.confidences[:, rows], seen.given[:, rows], C, 5, rows)
+    found = analyse(replace(outcome, evidence=some, decision=decide(some, 2 * L)), given, C)
+    assert torch.equal(found.corrected[given == 2], given[given == 2])
+    assert not bool(((found.corrected == 2) & (given != 2)).any())
+
+
+def test_held_out_rows_and_others_have_the_same_distribution_of_quality() -> None:
+    """One part of 300 is held out; the others are judged by the training pass, which is surer of the given labels."""
+    held = torch.arange(0, N, 4)
+    outcome, given, _ = made_up(0.2, 0.2, held)
+    outcome = replace(outcome, losses=outcome.losses * 0.3)
+    quality = analyse(outcome, given, C).findings.quality
+    out = torch.zeros(N, dtype=torch.bool).index_fill_(0, held, True)
+    ours, theirs = (quality[part].quantile(torch.linspace(0, 1, 11).double()) for part in (out, ~out))
+    assert float((ours - theirs).abs().max()) < 0.1
+    among_worst = out[quality.argsort()[:200]]
+    assert float(among_worst.double().mean()) == pytest.approx(0.25, abs=0.12)
+
+
+def test_a_network_that_has_learnt_nothing_leaves_every_label_and_says_why() -> None:
+    outcome, given, _ = made_up(0.2, 0.2)
+    assert outcome.decision is not None
+    found = analyse(
+        replace(outcome, decision=replace(outcome.decision, start=None, reason=Reason.NOT_LEARNT)), given, C
+    )
+    assert torch.equal(found.corrected, given)
+    assert (found.why_unchanged, found.noise_rate) == (Why.NOT_LEARNT, None)
+
+
+def test_where_nothing_could_be_held_out_every_label_stays() -> None:
+    outcome, given, _ = made_up(0.2, 0.2)
+    found = analyse(replace(outcome, evidence=None, decision=Decision.too_few()), given, C)
+    assert torch.equal(found.corrected, given)
+    assert found.why_unchanged is Why.TOO_FEW
+
+
+def test_a_method_without_evidence_hands_out_what_it_believes_for_review() -> None:
+    outcome, given, _ = made_up(0.2, 0.2)
+    found = analyse(replace(outcome, evidence=None, decision=None), given, C)
+    assert torch.equal(found.corrected, outcome.believed_labels)
+    assert found.noise_rate is None
+    assert set(found.findings.action.tolist()) == {KEEP, REVIEW}
+
+
+def test_the_matrix_is_that_of_the_labels() -> None:
+    found, given, true = analysed(0.3, 0.1)
+    really = torch.zeros(C, C).double().index_put_((true, given), torch.ones(N).double(), accumulate=True)
+    torch.testing.assert_close(found.transition_matrix, really / really.sum(1, keepdim=True), atol=0.06, rtol=0)
+    torch.testing.assert_close(found.transition_matrix.sum(1), torch.ones(C).double())
+
+
+def test_a_matrix_of_certain_changes_counts_them() -> None:
+    given, named = torch.tensor([0, 0, 0, 1]), torch.tensor([0, 1, 0, 1])
+    found = transitions(given, named, torch.tensor([0.0, 1.0, 0.0, 0.0]), 3)
+    assert found.tolist() == [[1, 0, 0], [0.5, 0.5, 0], [0, 0, 1]]
+
+
+def test_values_are_moved_to_another_distribution_and_keep_their_order() -> None:
+    values, others = torch.rand(50, generator=rng(0)).double(), torch.randn(400, generator=rng(1)).double() * 3 + 7
+    moved = like(values, others)
+    assert torch.equal(moved.argsort(), values.argsort())
+    assert float(moved.mean()) == pytest.approx(float(others.mean()), abs=0.1)
+    assert float(moved.std()) == pytest.approx(float(others.std()), rel=0.1)
+    torch.testing.assert_close(like(others, others), others)

@@ -1,0 +1,126 @@
+"""When SELC starts: by made-up trainings of which it is known what is right."""
+
+from __future__ import annotations
+
+import ast
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from selc.turning import Decision, Reason, decide
+from selc.turning.decision import alpha_for, better_than_chance, fallen, worse
+from tests.helpers import random_labels, rng
+from tests.turning.made_up import evidence, learning
+
+SOURCE = Path(__file__).parents[2] / "src" / "selc"
+
+
+def falling(looks: int, rows: int, peak: int, fall: float) -> torch.Tensor:
+    """Learning up to 0.9 at ``peak``, then ``fall`` lower at the end."""
+    p = learning(looks, rows, 0.9, peak / 4)
+    p[peak:] -= torch.linspace(0, fall, looks - peak)[:, None]
+    return p
+
+
+def test_a_fall_is_seen_and_correction_starts_before_it() -> None:
+    decision = decide(evidence(falling(40, 1000, peak=12, fall=0.2), random_labels(1000, 4, 0), 4), 40)
+    assert decision.reason is Reason.FALL
+    assert decision.fall == pytest.approx(0.2, abs=0.04)
+    assert decision.start is not None
+    assert 6 <= decision.start <= decision.best <= 20
+
+
+def test_a_network_that_learns_to_the_end_is_not_stopped_in_its_youth() -> None:
+    slow = learning(100, 700, 0.97, slowness=30)
+    decision = decide(evidence(slow, random_labels(700, 11, 0), 11), 100)
+    assert decision.reason is Reason.NO_FALL
+    assert decision.start is not None
+    assert decision.start > 60
+    assert slow[int(decision.start) - 1, 0] > slow[-1, 0] - 0.05
+
+
+@pytest.mark.parametrize("wobble", [0.0, 0.01])
+def test_where_nothing_falls_a_fall_is_claimed_in_one_training_of_twenty_at_most(wobble: float) -> None:
+    """Of 200 made-up trainings: 5 % and three standard errors of it."""
+    rows = 300
+    claims = 0
+    for seed in range(200):
+        seen = evidence(learning(30, rows, 0.9), random_labels(rows, 3, seed), 3, seed=10 * seed, wobble=wobble)
+        claims += decide(seen, 30).reason is Reason.FALL
+    assert claims <= 200 * 0.05 + 3 * math.sqrt(200 * 0.05 * 0.95)
+
+
+def test_the_fall_that_is_there_is_measured_without_bias_by_the_choice_of_the_maximum() -> None:
+    flat = [fallen(evidence(learning(40, 200, 0.8), random_labels(200, 2, s), 2, seed=10 * s))[0] for s in range(60)]
+    assert abs(sum(flat) / len(flat)) < 0.005
+
+
+def test_few_rows_see_little_and_say_so() -> None:
+    few, many = (decide(evidence(falling(30, rows, 8, 0.02), random_labels(rows, 2, 0), 2), 30) for rows in (24, 4000))
+    assert not few.can_see
+    assert many.can_see
+    assert many.visible < few.visible
+
+
+@pytest.mark.parametrize(("rows", "classes", "rare"), [(1000, 2, 50), (4000, 100, 40)])
+def test_a_start_at_which_a_class_is_not_learnt_yet_is_not_taken(rows: int, classes: int, rare: int) -> None:
+    """95 : 5, and one of a hundred classes: all others are learnt at look 5, this one at look 25."""
+    labels = random_labels(rows, classes - 1, seed=0) if classes > 2 else torch.zeros(rows).long()
+    labels[:rare] = classes - 1
+    p = learning(40, rows, 0.95, slowness=1.5)
+    p[:25, :rare] = 0.0
+    p[25:, :rare] = 0.95
+    decision = decide(evidence(p, labels, classes), 40)
+    assert decision.start is not None
+    assert decision.start > 24
+
+
+def test_a_network_that_predicts_nothing_starts_nothing() -> None:
+    labels = random_labels(500, 10, seed=0)
+    decision = decide(evidence(torch.full((20, 500), 0.1), labels, 10), 20)
+    assert (decision.reason, decision.start) == (Reason.NOT_LEARNT, None)
+
+
+def test_the_majority_class_for_everything_is_no_better_than_chance() -> None:
+    labels = (torch.rand(400, generator=rng(0)) < 0.05).long()
+    assert not better_than_chance(torch.zeros(400).long(), labels, 2)
+    assert better_than_chance(labels, labels, 2)
+
+
+def test_another_training_is_worse_only_beyond_chance() -> None:
+    labels = random_labels(400, 3, seed=0)
+    seen = evidence(learning(20, 400, 0.9), labels, 3)
+    assert not worse(seen, seen.predictions)
+    spoilt = seen.predictions.clone()
+    spoilt[:, :60] = (labels[:60] + 1) % 3
+    assert worse(seen, spoilt)
+
+
+@pytest.mark.parametrize("left", [0.5, 1, 3, 10, 100])
+def test_a_label_can_lose_three_quarters_of_its_weight_in_the_epochs_that_are_left(left: float) -> None:
+    assert alpha_for(100.0, left) == pytest.approx(min(2 ** (-5 / 100), 0.25 ** (1 / left)))
+    assert alpha_for(3.0, left) == pytest.approx(min(0.75, 0.25 ** (1 / left)))
+
+
+def test_a_decision_comes_back_from_a_file_as_it_was() -> None:
+    decision = decide(evidence(falling(20, 200, 6, 0.2), random_labels(200, 2, 0), 2), 20)
+    assert Decision.from_dict(decision.as_dict()) == decision
+    assert Decision.too_few().start is None
+
+
+def numerals(*files: str) -> list[float]:
+    """Numbers other than 0, 1 and 2 in the code of some files."""
+    trees = [ast.parse((SOURCE / file).read_text()) for file in files]
+    values = [node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    numbers = [float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+    return [number for number in numbers if number not in (0, 1, 2)]
+
+
+def test_what_decides_when_to_start_has_five_numbers_at_most() -> None:
+    assert len(numerals("turning/evidence.py", "turning/decision.py")) <= 5
+
+
+def test_what_decides_about_labels_has_five_numbers_at_most() -> None:
+    assert len(numerals("analysis/noise.py", "analysis/labels.py")) <= 5
