@@ -11,6 +11,8 @@ import pytest
 from selc.demo import show
 from selc.errors import RunFolderError
 
+pytestmark = pytest.mark.exhaustive  # half a minute
+
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, dict[str, Any]]]:

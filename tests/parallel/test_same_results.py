@@ -35,6 +35,7 @@ from tests.parallel.work import (
     train_set,
     trainer,
 )
+from tests.tiers import exhaustive
 
 WITHIN = 1e-9  # seven digits above the rounding of float64
 
@@ -64,7 +65,7 @@ def assert_alike(ours: Any, theirs: Any) -> None:
         assert ours == theirs
 
 
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", [2, *exhaustive(4)])
 @pytest.mark.parametrize("name", ELEVEN)
 def test_targets_weights_and_metrics_are_those_of_one_process(ran: Ran, name: str, size: int) -> None:
     assert_same(ran(1), ran(size), name)
@@ -93,7 +94,7 @@ def apart(ours: torch.Tensor, theirs: torch.Tensor) -> float:
     return float((ours - theirs).abs().nan_to_num().max())
 
 
-@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("size", [1, 2, *exhaustive(4)])
 def test_automatic_selc_decides_and_steps_back_alike_in_any_number_of_processes(ran: Ran, size: int) -> None:
     decided, blurred = (
         json.loads((ran(size) / f"automatic, {name}.json").read_text()) for name in ("exact", "blurred")
@@ -119,7 +120,7 @@ def test_every_method_that_says_it_is_parallel_is_compared_here() -> None:
     assert parallel == set(METHODS)
 
 
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", [2, *exhaustive(4)])
 def test_the_tables_of_a_process_hold_its_rows_alone(ran: Ran, size: int) -> None:
     noted = [json.loads((ran(size) / f"rows of {rank}.json").read_text()) for rank in range(size)]
     seen = [{row for batch in of_rank["came"] for row in batch} for of_rank in noted]
@@ -153,7 +154,7 @@ def test_what_two_processes_left_one_can_finish(ran: Ran) -> None:
         torch.testing.assert_close(ours, expected[key].to(ours.dtype), atol=within, rtol=within, equal_nan=True)
 
 
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", [2, *exhaustive(4)])
 def test_with_batch_norm_every_process_ends_with_the_same_network(ran: Ran, size: int) -> None:
     """Also where a process has one row of a batch, of which there are no statistics, or none."""
     assert [json.loads((ran(size) / f"apart {rank}.json").read_text()) for rank in range(size)] == [0.0] * size
@@ -196,7 +197,7 @@ def test_under_ddp_every_process_holds_the_same_table(ran: Ran, name: str) -> No
     assert torch.equal(first, second)
 
 
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", [2, *exhaustive(4)])
 def test_messages_arrive_as_they_were_sent(ran: Ran, size: int) -> None:
     for rank in range(size):
         told = json.loads((ran(size) / f"told to {rank}.json").read_text())
