@@ -8,6 +8,7 @@ import pytest
 # Beginnings of the names of tests: a folder, a file, or one test.
 NUMERICAL = (
     "tests/analysis/",
+    "tests/analysis/",
     "tests/contract/test_methods.py::test_belief_has",
     "tests/contract/test_methods.py::test_it_learns",
     "tests/contract/test_methods.py::test_loss_is_finite",
@@ -26,6 +27,7 @@ NUMERICAL = (
     "tests/test_examples.py",
     "tests/test_fit.py",
     "tests/test_loop.py",
+    "tests/turning/",
     "tests/turning/",
 )
 

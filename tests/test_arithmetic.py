@@ -30,5 +30,6 @@ def test_a_setting_stands_alone_whatever_the_caller_has_set(name: str, monkeypat
     assert {variable: made[variable] for variable in ours if variable in made} == PLAIN | SETTINGS[name]
 
 
+@pytest.mark.exhaustive
 def test_the_probe_finds_the_same_digits_twice() -> None:
     assert digits({}) == digits({})

@@ -297,6 +297,7 @@ def test_without_scikit_learn_the_extra_is_named() -> None:
     assert "pip install 'selc[sklearn]'" in result.stderr.splitlines()[-1]
 
 
+@pytest.mark.exhaustive
 def test_the_example_corrects_labels_and_predicts_new_rows() -> None:
     command = [sys.executable, str(ROOT / "examples" / "estimator.py")]
     result = subprocess.run(command, capture_output=True, text=True, check=False)

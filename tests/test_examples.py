@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 from selc.run import Config, execute
@@ -31,12 +32,14 @@ def test_own_loop_corrects_labels() -> None:
     assert corrected > 92
 
 
+@pytest.mark.exhaustive
 def test_one_call_corrects_labels() -> None:
     given, corrected = shares(run("one_call.py"))
     assert given < 81
     assert corrected > 89  # a class of which by chance too many labels went to the next is left as it is
 
 
+@pytest.mark.exhaustive
 def test_labels_that_are_names_are_corrected() -> None:
     given, corrected = shares(run("own_labels.py"))
     assert given < 81

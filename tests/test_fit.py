@@ -65,9 +65,10 @@ def test_the_callers_random_numbers_and_threads_are_left_alone() -> None:
     torch.manual_seed(4)
     expected = torch.rand(3)
     torch.manual_seed(4)
-    quick(x, y, threads=2)
+    threads = torch.get_num_threads()
+    quick(x, y, threads=threads + 1)
     assert torch.equal(torch.rand(3), expected)
-    assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == threads
 
 
 def test_a_run_from_arrays_can_be_saved_and_resumed(tmp_path: Path) -> None:

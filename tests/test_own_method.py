@@ -122,6 +122,7 @@ def test_a_wrong_option_gets_a_sentence_and_no_folder_is_made(here: Path) -> Non
     assert not (here / "runs").exists()
 
 
+@pytest.mark.exhaustive
 def test_reading_reporting_and_reviewing_a_run_import_nothing(here: Path) -> None:
     run = trained()
     forget(here)

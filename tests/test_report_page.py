@@ -845,6 +845,7 @@ def test_classes_ids_settings_and_folders_made_of_script_are_escaped(tmp_path: P
     assert "i" not in {tag for tag, _ in page.elements}
 
 
+@pytest.mark.exhaustive
 def test_a_thousand_classes_with_long_names_stay_below_the_limit(tmp_path: Path) -> None:
     C = 1000
     rng = torch.Generator().manual_seed(0)
@@ -855,6 +856,7 @@ def test_a_thousand_classes_with_long_names_stay_below_the_limit(tmp_path: Path)
     assert "50 of 1000 classes" in page.text
 
 
+@pytest.mark.exhaustive
 def test_equal_runs_have_equal_pages(moons: RunFolder, tmp_path: Path) -> None:
     assert page_of(moons, tmp_path / "a").source == page_of(moons, tmp_path / "b").source
 
@@ -862,6 +864,7 @@ def test_equal_runs_have_equal_pages(moons: RunFolder, tmp_path: Path) -> None:
 # Figures
 
 
+@pytest.mark.exhaustive
 def test_figures_are_written_for_a_paper(digits: RunFolder, tmp_path: Path) -> None:
     written, missing = save_all(digits, tmp_path)
     assert missing == []
@@ -958,6 +961,7 @@ def call(*arguments: str) -> Result:
     return CliRunner().invoke(app, list(arguments))
 
 
+@pytest.mark.exhaustive
 def test_the_command_writes_the_page_into_the_run_and_says_where(moons: RunFolder, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(moons.path, tmp_path / "run"))
     result = call("report", str(copy))

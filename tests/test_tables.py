@@ -28,6 +28,7 @@ def nothing_is_kept_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("selc.core.store_topk.Whole.fits", lambda columns: False)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_gives_the_same_bits_on_disk_and_where_top_k_keeps_all_classes(name: str) -> None:
     dense = results(fit(quick(name), store="dense"))
@@ -38,6 +39,7 @@ def test_every_method_gives_the_same_bits_on_disk_and_where_top_k_keeps_all_clas
 
 
 # crust chooses among samples that are almost alike, so that a rounding is enough for another choice.
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", sorted(set(METHODS) - {"crust"}))
 def test_every_method_ends_near_by_in_16_bits(name: str) -> None:
     dense, half = fit(quick(name), store="dense"), fit(quick(name), store="half")

@@ -47,6 +47,7 @@ def test_predict_asks_for_trust_and_then_works(run: Path) -> None:
     (run / "sprung").unlink()
 
 
+@pytest.mark.exhaustive
 def test_resume_asks_for_trust(run: Path) -> None:
     (run / "run" / "summary.json").unlink()
     asked = selc(run, "resume", "run")

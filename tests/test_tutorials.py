@@ -104,6 +104,7 @@ def test_the_data_of_the_tutorials_are_as_wrong_as_they_say(tmp_path: Path) -> N
         assert 0.15 < sum(truth[name] != label for name, label in given.items()) / len(given) < 0.25
 
 
+@pytest.mark.exhaustive
 def test_the_python_of_the_table_finds_wrong_labels(tmp_path: Path) -> None:
     subprocess.run([sys.executable, str(EXAMPLES / "tutorial_data.py"), "tables", str(tmp_path)], check=True)
     program = [sys.executable, str(EXAMPLES / "tutorial_table.py"), str(tmp_path / "measurements.csv")]

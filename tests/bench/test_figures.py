@@ -76,6 +76,7 @@ def test_every_figure_of_the_paper_has_its_pictures() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(TABLES))
+@pytest.mark.exhaustive
 def test_a_figure_is_drawn_at_paper_width_from_the_runs(name: str, runs: Path, tmp_path: Path) -> None:
     written, missing = draw(TABLES[name], "cpu", runs, tmp_path)
     assert missing == []

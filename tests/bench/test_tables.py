@@ -22,6 +22,7 @@ from selc.run import Config
 from selc.train import Trainer
 from tests.bench.miniature import shrunk
 from tests.noise.bounds import suppliers
+from tests.tiers import but_for
 
 ALL = [*(f"table{k}" for k in range(1, 7)), *(f"figure{k}" for k in range(1, 6)), "human"]
 TABLES = [name for name in ALL if name.startswith("table")]
@@ -191,7 +192,7 @@ def test_methods_have_what_their_authors_set_by_dataset() -> None:
 # The cells
 
 
-@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("scale", but_for({"small", "paper"}, SCALES))
 @pytest.mark.parametrize("name", ALL)
 def test_every_cell_is_a_configuration_whose_data_network_and_method_can_be_built(
     name: str, scale: str, miniatures: Path

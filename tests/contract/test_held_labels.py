@@ -42,6 +42,7 @@ def test_a_verified_label_is_what_the_method_believes_and_corrects_to(name: str)
 
 
 @every_method
+@pytest.mark.exhaustive
 def test_a_run_with_verified_labels_goes_on_to_the_same_bits(name: str, tmp_path: Path) -> None:
     whole = trainer().fit(quick(name), held_set())
     with suppress(BrokenOffError):

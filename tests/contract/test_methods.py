@@ -16,6 +16,7 @@ from selc.methods.base import Train
 from selc.methods.ce import CE
 from selc.run import Config
 from selc.types import Batch, Outcome, TrainSet
+from tests.tiers import exhaustive
 from tests.toy import CLASSES, BrokenOffError, StopAfter, assert_same_bits, fit, results, small_net, train_set
 
 # Options with which something happens within the few epochs of a test.
@@ -122,7 +123,7 @@ def test_same_seed_same_bits_and_another_seed_others(name: str) -> None:
 
 
 @every_method
-@pytest.mark.parametrize("epochs", [1, 3, 6, 8])
+@pytest.mark.parametrize("epochs", [3, *exhaustive(1, 6, 8)])
 def test_save_load_go_on_equals_uninterrupted_to_the_last_bit(name: str, epochs: int, tmp_path: Path) -> None:
     whole = fit(quick(name))
     # Eight epochs reach into the second stage, where there is one.
@@ -150,7 +151,7 @@ class Corrects(Method):
         return train(CE(), data.relabel(self.kept))
 
 
-@pytest.mark.parametrize("epochs", [6, 7, 9, 11])
+@pytest.mark.parametrize("epochs", [7, *exhaustive(6, 9, 11)])
 def test_what_a_method_kept_in_one_stage_is_there_when_it_is_broken_off_in_the_next(
     epochs: int, tmp_path: Path
 ) -> None:

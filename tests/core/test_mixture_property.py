@@ -10,6 +10,7 @@ from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
 from selc.core import fit_mixture, normalise, two_means
+from tests.tiers import exhaustive
 
 
 def random_losses(rng: np.random.Generator) -> tuple[Tensor, bool]:
@@ -31,7 +32,7 @@ def random_losses(rng: np.random.Generator) -> tuple[Tensor, bool]:
     return normalise(torch.from_numpy(x)), separated
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [*range(4), *exhaustive(*range(4, 20))])
 def test_ten_random_mixtures(seed: int) -> None:
     rng = np.random.default_rng(seed)
     for _ in range(10):

@@ -11,8 +11,10 @@ from torch import Tensor, nn
 
 from selc.errors import ConfigError
 from selc.nets import NETS, SMALLEST, create
+from tests.tiers import but_for, exhaustive
 
 LIGHT: dict[str, dict[str, Any]] = {"vgg19-bn": {"hidden": 32}}  # the same layers, but for 119 M weights
+LARGE = ("inception-resnet-v2", "vgg19-bn", "wrn-28-10")  # seconds each, in `make test-all` only
 STEPS = 80  # twice as many as the slowest takes; most take three
 STEMMED = [name for name in NETS if "stem" in NETS.defaults(name)]
 
@@ -32,7 +34,7 @@ def on_meta(name: str, num_classes: int, shape: tuple[int, ...], **options: Any)
         return create(name, num_classes, shape, options)
 
 
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("name", but_for(LARGE, NETS))
 def test_a_network_learns_to_tell_two_of_the_smallest_images_apart(name: str) -> None:
     torch.manual_seed(0)
     net = create(name, 5, smallest_shape(name), LIGHT.get(name))
@@ -51,7 +53,7 @@ def test_a_network_learns_to_tell_two_of_the_smallest_images_apart(name: str) ->
         losses.append(loss.item())
 
 
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("name", but_for(LARGE, NETS))
 def test_every_parameter_of_a_network_gets_a_gradient(name: str) -> None:
     side = max(16, SMALLEST.get(name, 0))
     torch.manual_seed(0)
@@ -61,7 +63,7 @@ def test_every_parameter_of_a_network_gets_a_gradient(name: str) -> None:
     assert not still
 
 
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("name", but_for(LARGE, NETS))
 def test_features_and_head_make_up_the_network(name: str) -> None:
     shape = smallest_shape(name)
     net = create(name, 5, shape, LIGHT.get(name)).eval()
@@ -75,8 +77,8 @@ def test_features_and_head_make_up_the_network(name: str) -> None:
     assert {name for name, _ in net.named_children()} == {"features", "head"}
 
 
-@pytest.mark.parametrize("num_classes", [2, 100])
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("num_classes", [2, *exhaustive(100)])
+@pytest.mark.parametrize("name", but_for(LARGE, NETS))
 def test_a_network_has_an_output_for_every_class(name: str, num_classes: int) -> None:
     side = max(48, SMALLEST.get(name, 0))
     for shape in (smallest_shape(name), (3, side, side + 5)):
@@ -90,7 +92,7 @@ def test_a_network_takes_grey_images(name: str) -> None:
     assert on_meta(name, 3, shape)(torch.empty(2, *shape, device="meta")).shape == (2, 3)
 
 
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("name", but_for(LARGE, NETS))
 def test_the_same_seed_makes_the_same_network(name: str) -> None:
     states = []
     for seed in (3, 3, 4):

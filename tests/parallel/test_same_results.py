@@ -36,6 +36,7 @@ from tests.parallel.work import (
     train_set,
     trainer,
 )
+from tests.tiers import exhaustive
 
 WITHIN = 1e-9  # seven digits above the rounding of float64
 
@@ -65,7 +66,7 @@ def assert_alike(ours: Any, theirs: Any) -> None:
         assert ours == theirs
 
 
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", [2, *exhaustive(4)])
 @pytest.mark.parametrize("name", ELEVEN)
 def test_targets_weights_and_metrics_are_those_of_one_process(ran: Ran, name: str, size: int) -> None:
     assert_same(ran(1), ran(size), name)
@@ -99,7 +100,7 @@ def decided(folder: Path, way: str, name: str, rank: int = 0) -> Any:
     return json.loads((folder / f"automatic, {way}, {name}, rank {rank}.json").read_text())
 
 
-@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("size", [1, 2, *exhaustive(4)])
 @pytest.mark.parametrize("way", WAYS)
 def test_automatic_selc_decides_alike_in_any_number_of_processes(ran: Ran, way: str, size: int) -> None:
     alone = decided(ran(1), way, "exact")
@@ -148,7 +149,7 @@ def test_every_method_that_says_it_is_parallel_is_compared_here() -> None:
     assert parallel == set(METHODS)
 
 
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", [2, *exhaustive(4)])
 def test_the_tables_of_a_process_hold_its_rows_alone(ran: Ran, size: int) -> None:
     noted = [json.loads((ran(size) / f"rows of {rank}.json").read_text()) for rank in range(size)]
     seen = [{row for batch in of_rank["came"] for row in batch} for of_rank in noted]
@@ -182,7 +183,7 @@ def test_what_two_processes_left_one_can_finish(ran: Ran) -> None:
         torch.testing.assert_close(ours, expected[key].to(ours.dtype), atol=within, rtol=within, equal_nan=True)
 
 
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", [2, *exhaustive(4)])
 def test_with_batch_norm_every_process_ends_with_the_same_network(ran: Ran, size: int) -> None:
     """Also where a process has one row of a batch, of which there are no statistics, or none."""
     assert [json.loads((ran(size) / f"apart {rank}.json").read_text()) for rank in range(size)] == [0.0] * size
@@ -227,7 +228,7 @@ def test_under_ddp_every_process_holds_the_same_table(ran: Ran, name: str) -> No
     assert torch.equal(first, second)
 
 
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", [2, *exhaustive(4)])
 def test_messages_arrive_as_they_were_sent(ran: Ran, size: int) -> None:
     for rank in range(size):
         told = json.loads((ran(size) / f"told to {rank}.json").read_text())

@@ -29,6 +29,7 @@ def launched(folder: Path, *command: str, restarts: int = 0) -> subprocess.Popen
     )
 
 
+@pytest.mark.exhaustive
 def test_an_error_is_one_sentence_once_and_leaves_no_folder(tmp_path: Path) -> None:
     process = launched(tmp_path, "train", "digits", "--method", "dmi", "--epochs", "3", "--out", "run")
     _, errors = process.communicate(timeout=120)
@@ -40,6 +41,7 @@ def test_an_error_is_one_sentence_once_and_leaves_no_folder(tmp_path: Path) -> N
 
 @pytest.mark.timeout(600)  # five processes one after the other, each of which takes its time to start
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc to find the processes")
+@pytest.mark.exhaustive
 def test_after_a_process_was_killed_the_restart_goes_on_from_the_last_checkpoint(tmp_path: Path) -> None:
     process = launched(tmp_path, "train", "digits", *TRAIN, "--out", "run", restarts=1)
     try:
