@@ -240,7 +240,7 @@ def page(lines: list[dict[str, Any]]) -> str:
     ranked = [line for line in lines if "ap" in line]
 
     def mean(name: str, of: list[dict[str, Any]]) -> float:
-        return sum(line[name] for line in of) / max(len(of), 1)
+        return float(sum(line[name] for line in of)) / max(len(of), 1)
 
     def share(name: str, of: list[dict[str, Any]]) -> str:
         return f"{100 * mean(name, of):.1f} %"
@@ -267,7 +267,8 @@ def page(lines: list[dict[str, Any]]) -> str:
         "# The judge",
         "",
         f"{len(lines)} cells, all defaults, `python benchmarks/judge.py`; which data were in view is in judge.toml. "
-        f"Clean test accuracy, last epoch. Commits: {', '.join(sorted(map(str, about)))}.",
+        f"The whole list has {len([*jobs('first', 3), *jobs('second', 3)])} cells beside the pixels; the others are not "
+        f"run yet. Clean test accuracy, last epoch. Commits: {', '.join(sorted(map(str, about)))}.",
         "",
         f"- Clean labels ({len(clean)} cells): CE {share('accuracy_ce', clean)}, SELC {share('accuracy', clean)}; "
         f"labels changed {share('changed', clean)}.",
