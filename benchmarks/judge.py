@@ -267,8 +267,8 @@ def page(lines: list[dict[str, Any]]) -> str:
         "# The judge",
         "",
         f"{len(lines)} cells, all defaults, `python benchmarks/judge.py`; which data were in view is in judge.toml. "
-        f"The whole list has {len([*jobs('first', 3), *jobs('second', 3)])} cells beside the pixels; the others are not "
-        f"run yet. Clean test accuracy, last epoch. Commits: {', '.join(sorted(map(str, about)))}.",
+        f"The whole list has {len([*jobs('first', 3), *jobs('second', 3)])} cells beside the pixels; the others are "
+        f"not run yet. Clean test accuracy, last epoch. Commits: {', '.join(sorted(map(str, about)))}.",
         "",
         f"- Clean labels ({len(clean)} cells): CE {share('accuracy_ce', clean)}, SELC {share('accuracy', clean)}; "
         f"labels changed {share('changed', clean)}.",

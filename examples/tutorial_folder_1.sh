@@ -1,3 +1,3 @@
-selc train photos --set data.augment=crop --out round-1
+selc train photos --set data.augment=crop --epochs 50 --out round-1
 selc report round-1
 selc review round-1
