@@ -174,7 +174,7 @@ def commands(inputs: Path) -> Iterator[Command]:
     yield Command("apply, a tree of links", tree(), pictures)
     yield Command("apply, a tree of copies", tree("--copy"), pictures)
     yield Command("report", lambda root: selc(["report", str(root / "run"), "--samples", "2"]), copied)
-    yield Command("review", lambda root: selc(["review", str(root / "run"), "--count", "3"]), copied)
+    yield Command("review", lambda root: selc(["review", str(root / "run"), "--top", "3"]), copied)
 
 
 # Times and what follows from them, and how much memory was free.
