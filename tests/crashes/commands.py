@@ -154,11 +154,17 @@ def commands(inputs: Path) -> Iterator[Command]:
             (inputs / "run").rename(inputs / name)
         return inputs / name
 
+    def apply(run: str, out: Path, *options: str) -> None:
+        """What is there is whole, and is not written again: the command would refuse to."""
+        whole = (out if out.suffix else out / "cleaned.csv").exists() and not (out / ".unfinished.json").exists()
+        if not whole:
+            selc(["apply", str(inputs / run), "--out", str(out), *options])
+
     def table(root: Path) -> None:
-        selc(["apply", str(inputs / "points"), "--out", str(root / "cleaned.csv")])
+        apply("points", root / "cleaned.csv")
 
     def tree(*options: str) -> Callable[[Path], None]:
-        return lambda root: selc(["apply", str(inputs / "pictures"), "--out", str(root / "cleaned"), *options])
+        return lambda root: apply("pictures", root / "cleaned", *options)
 
     def points(root: Path) -> None:
         made("points", "moons", *small, "method.name=selc", "method.start=1")
