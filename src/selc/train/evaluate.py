@@ -63,14 +63,19 @@ class Evaluator:
                 yield outputs, batch
         self.model.train(was_training)
 
+    def own_places(self, count: int) -> Tensor:
+        """Which of ``count`` rows this process evaluates: its part of the batches, in order."""
+        places = torch.arange(count, device=self.device)
+        if self.world.size == 1:
+            return places
+        return torch.cat([places[:0], *places.split(self.batch)[self.world.rank :: self.world.size]])
+
     def accuracy(self, data: EvalSet) -> dict[str, float]:
         """Top-1 and, with more than five classes, top-5 accuracy; each process measures its part of the batches."""
         hits = torch.zeros(5, device=self.device)
         first = 0
         num_classes = 0
-        places = torch.arange(len(data.labels), device=self.device)
-        if self.world.size > 1:
-            places = torch.cat([places[:0], *places.split(self.batch)[self.world.rank :: self.world.size]])
+        places = self.own_places(len(data.labels))
         labels = data.labels[places]
         for outputs, batch in self.outputs(data.inputs, places if data.rows is None else data.rows[places]):
             log_p = self.method.log_probs(outputs)

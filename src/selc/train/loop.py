@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from selc.core.seeding import seed_of
 from selc.core.store_forms import one_hot
-from selc.core.world import World, current
+from selc.core.world import current
 from selc.errors import ConfigError, TrainingError
 from selc.methods.base import Method
 from selc.methods.parts import Pair
@@ -94,7 +94,7 @@ class Stage:
         self.places: Tensor | None = None
         self.looked: Record | None = None
         if self.looks is not None:
-            self.places = own_places(len(self.looks.labels), self.evaluator.batch, self.world).to(device)
+            self.places = self.evaluator.own_places(len(self.looks.labels))
             mine = None if self.world.size == 1 else self.places
             self.looked = looks_record(self.looks, data, device, self.checkpoint, mine)
         # A stage that goes on from another's state also goes on with its order and its random draws.
@@ -298,12 +298,6 @@ class Stage:
         self.engine.load_optimizer(tensors, state["optimizer"])
         best = {k: v for k, v in tensors.items() if k.startswith("best/")}
         return state["history"], (state["best"], best) if best else None
-
-
-def own_places(count: int, batch: int, world: World) -> Tensor:
-    """Which of ``count`` rows a process evaluates: its part of the batches, in order."""
-    places = torch.arange(count)
-    return places if world.size == 1 else torch.cat([places[:0], *places.split(batch)[world.rank :: world.size]])
 
 
 def looks_record(
