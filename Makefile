@@ -16,7 +16,7 @@ export OMP_NUM_THREADS ?= 1
 
 demo: .venv/demo-ok ; .venv/bin/selc demo --out runs/demo --overwrite
 test: .venv/ok check ; $(PY) -m pytest -m "not exhaustive and not browser"
-test-all: .venv/ok check ; $(PY) -m pytest && $(PY) tests/run_arithmetic.py --changed
+test-all: test ; $(PY) -m pytest -m "exhaustive or browser" && $(PY) tests/run_arithmetic.py --changed
 test-arithmetic: .venv/ok ; $(PY) tests/run_arithmetic.py
 check: .venv/ok
 	.venv/bin/ruff check .

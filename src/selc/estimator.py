@@ -18,9 +18,9 @@ from selc.analysis import analyse
 from selc.analysis.words import WHY
 from selc.data import ArrayInputs
 from selc.data.coding import Coding
+from selc.data.dealing import groups_of
 from selc.data.features import Numbers, Scale
 from selc.data.frames import frame_cells, is_frame, is_plain
-from selc.data.labels import numbered
 from selc.data.own import suits
 from selc.errors import ConfigError, InputError
 from selc.methods import Method
@@ -135,7 +135,7 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         plan = resolve_plan(self._settings(), suits(len(labels)))
         method = self._method()
         trainer = Trainer(plan, self._factory(self.shape_), progress=_Printed() if self.verbose else None)
-        data = TrainSet(inputs, Labels(labels, count), groups=numbered(groups, len(labels), "groups"))
+        data = TrainSet(inputs, Labels(labels, count), groups=groups_of(groups, len(labels)))
         outcome = trainer.fit(copy.deepcopy(method), data)
 
         self.method_ = method  # as it was before: what it remembers of the training rows is not needed any more

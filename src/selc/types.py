@@ -94,7 +94,7 @@ class TrainSet:
     held: Tensor | None = None  # [N] booleans: labels that a person has verified, which nothing changes
     owned: Tensor | None = None  # sorted rows whose state this process holds; None = all, as in a single process
     groups: Tensor | None = None  # [N] rows of a group are never split: one is not judged by what another one taught
-    time: Tensor | None = None  # [N] when each row was taken, in any unit: what is later is judged by what came before
+    time: Tensor | None = None  # [N] when each row was taken, in any unit: a stretch of it is judged by the others
     form: FormName = "dense"  # of the tables that methods keep
     scratch: Path | None = None  # folder for tables on disk; None: where temporary files go
 

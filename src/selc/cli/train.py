@@ -46,6 +46,13 @@ def train(
     val: Annotated[str | None, typer.Option(help="Your validation set, of the same form as the data.")] = None,
     label_column: Annotated[str | None, typer.Option(help="Column of a table that holds the labels.")] = None,
     id_column: Annotated[str | None, typer.Option(help="Column of a table that names the samples.")] = None,
+    group_column: Annotated[
+        str | None,
+        typer.Option(help="Column that says which samples belong together, such as patient: none judges another."),
+    ] = None,
+    time_column: Annotated[
+        str | None, typer.Option(help="Column of dates or numbers: a stretch of time is judged by the others.")
+    ] = None,
     skip_bad: Annotated[
         bool | None, typer.Option("--skip-bad", help="Go on without samples that cannot be read.")
     ] = None,
@@ -87,7 +94,7 @@ def train(
     with together():
         settings = from_file(config)
         own = {"root": root, "test": test, "val": val, "label_column": label_column, "id_column": id_column}
-        options = {**own, "skip_bad": skip_bad}
+        options = {**own, "group_column": group_column, "time_column": time_column, "skip_bad": skip_bad}
         if data is None:
             settings["data"], data = data_of_file(settings, options)
         else:

@@ -49,6 +49,8 @@ class Bundle:
     digest: str = ""  # of what the inputs were made from, to notice that it changed
     texts: Callable[[Sequence[int]], Mapping[str, Sequence[str]]] | None = None  # columns of text at rows, as written
     numbered: bool = False  # whether ids are but the numbers of rows
+    groups: Tensor | None = None  # [N] rows that belong together, where the data say so
+    time: Tensor | None = None  # [N] when each row was taken, where the data say so
 
     @property
     def by_place(self) -> bool:

@@ -12,6 +12,7 @@ from selc.data.cache import json_digest
 from selc.data.coding import Cells, Coding, Texts, as_category, as_numbers, read_column
 from selc.data.column_notes import notes_on_columns
 from selc.data.csv_table import not_numeric
+from selc.data.dealing import written_groups, written_times
 from selc.data.features import FeatureInputs, Numbers, Scale
 from selc.data.image_set import skipped_note
 from selc.data.labels import Where, bad_labels, checked_classes, encode, notes_on, tidied
@@ -20,6 +21,7 @@ from selc.data.table_columns import (
     IDS,
     Columns,
     Table,
+    dealing_columns,
     existing_column,
     first_twice,
     known_column,
@@ -41,6 +43,7 @@ class _Rows(NamedTuple):
     kept: list[int] | None  # rows of the table; None: all
     repeats: tuple[str, int, int] | None  # an id that is there twice, so that row numbers have to do
     skipped: list[tuple[str, str]]
+    texts: dict[str, list[str]]  # columns that are no features
 
     def place(self, row: int) -> int:
         """The row of the table that a row that can be used comes from."""
@@ -53,12 +56,13 @@ class _Rows(NamedTuple):
 def feature_bundle(train: Table, others: Mapping[str, Table], label: str, columns: Columns, skip_bad: bool) -> Bundle:
     """Columns of numbers and of categories, treated as the training rows say; ``others`` are test sets, and ``val``."""
     ids = existing_column(train, columns.id, "id_column") if columns.id else known_column(train, IDS)
-    others_than = {label, ids, *columns.drop}
+    dealing = dealing_columns(train, columns)
+    others_than = {label, ids, *columns.drop, *dealing}
     features = [name for name in train.names if name not in others_than]
     if not features:
         raise InputError(f"{train.name} must have columns of features beside {label!r}; got {listed(train.names)}.")
     known = train.classes(label)
-    first = _rows(train, "the data", label, ids, features, None, known, skip_bad)
+    first = _rows(train, "the data", label, ids, features, None, known, skip_bad, dealing)
     notes = []
     if first.repeats is not None:
         if columns.id:
@@ -100,6 +104,8 @@ def feature_bundle(train: Table, others: Mapping[str, Table], label: str, column
         digest=json_digest([part.digest() for part in (train, *others.values())]),
         texts=_texts(train, [c.name for c in coding.categories], [n for n in columns.drop if n in train.names], first),
         numbered=ids is None or first.repeats is not None,
+        groups=written_groups(first.texts[columns.group], columns.group) if columns.group else None,
+        time=written_times(first.texts[columns.time], columns.time, first.where(train)) if columns.time else None,
     )
 
 
@@ -192,12 +198,14 @@ def _rows(
     coding: Coding | None,
     classes: tuple[str, ...] | None,
     skip_bad: bool,
+    more: Sequence[str] = (),
 ) -> _Rows:
-    """Read a table; leave out what is bad, or say so."""
+    """Read a table, ``more`` columns of it as text; leave out what is bad, or say so."""
     there = set(table.names)
     if missing := [name for name in features if name not in there]:
         raise InputError(f"{what} must have the columns of the data; got no {', '.join(map(repr, missing[:5]))}.")
-    texts, cells = load_cells(table, [label] if ids is None else [label, ids], features, coding)
+    wanted = dict.fromkeys([label, *([] if ids is None else [ids]), *more])
+    texts, cells = load_cells(table, list(wanted), features, coding)
     labels = tidied(texts[label])
     if own := table.classes(label):
         labels = named(labels, own)
@@ -214,4 +222,5 @@ def _rows(
         kept if bad else None,
         repeats,
         [(names[row], f"{reason}, {table.where(row)}") for row, reason in sorted(bad.items())],
+        {name: [texts[name][row] for row in kept] for name in more},
     )

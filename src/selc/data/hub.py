@@ -24,6 +24,8 @@ def hub(
     label_column: str = "",
     path_column: str = "",
     id_column: str = "",
+    group_column: str = "",
+    time_column: str = "",
     drop: tuple[str, ...] = (),
     skip_bad: bool = False,
     size: int = 0,
@@ -47,7 +49,8 @@ def hub(
     except (OSError, ValueError) as error:
         raise InputError(f"{place} must be a folder that save_to_disk wrote; got: {error}.") from None
     how = Reading(size, resize, augment, skip_bad, workers, cache, cache_gb)
-    return hub_bundle(loaded, Columns(label_column, path_column, id_column, tuple(drop)), how)
+    columns = Columns(label_column, path_column, id_column, tuple(drop), group_column, time_column)
+    return hub_bundle(loaded, columns, how)
 
 
 def hub_bundle(thing: Any, columns: Columns | None = None, how: Reading | None = None) -> Bundle:

@@ -67,6 +67,8 @@ class Listing:
     notes: Sequence[str] = ()
     classes: tuple[str, ...] | None = None  # where the data brings them
     numbered: bool = False  # whether names are but the numbers of rows
+    groups: Tensor | None = None  # rows that belong together
+    time: Tensor | None = None  # when each row was taken
 
 
 class Chosen(Sequence[File]):
@@ -95,6 +97,10 @@ class _Read:
     classes: tuple[str, ...]
     skipped: list[tuple[str, str]]  # (name, why)
     notes: list[str]
+    rows: Tensor  # of the listing that are left
+
+    def among(self, values: Tensor | None) -> Tensor | None:
+        return None if values is None else values[self.rows]
 
 
 def image_bundle(
@@ -128,6 +134,8 @@ def image_bundle(
         recipe=suits(len(first.labels), side),
         digest=json_digest(first.classes, [(each.found.digest, each.ids, each.labels.tolist()) for each in everything]),
         numbered=train.numbered,
+        groups=first.among(train.groups),
+        time=first.among(train.time),
     )
 
 
@@ -176,7 +184,9 @@ def _read(listing: Listing, classes: tuple[str, ...] | None, side: int, resize: 
     labels = [listing.labels[rows[row]] for row in kept]
     classes = classes or checked_classes(labels, listing.what)
     notes = contradictions(found.alike, names, [listing.labels[row] for row in rows])
-    return _Read(pixels, found, encode(labels, classes), [shown(names[row]) for row in kept], classes, skipped, notes)
+    ids = [shown(names[row]) for row in kept]
+    left = torch.tensor([rows[row] for row in kept])
+    return _Read(pixels, found, encode(labels, classes), ids, classes, skipped, notes, left)
 
 
 def contradictions(alike: Sequence[Sequence[int]], names: Sequence[str], labels: Sequence[str]) -> list[str]:

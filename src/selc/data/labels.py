@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -58,16 +56,6 @@ def bad_labels(
             )
         bad |= {row: f"its label {labels[row]!r} is none of the classes" for row in strange}
     return bad
-
-
-def numbered(values: Any, count: int, name: str) -> Tensor | None:
-    """Names of groups, one per row, as numbers [N]; None stays None."""
-    if values is None:
-        return None
-    array = np.asarray(values)
-    if array.shape != (count,):
-        raise InputError(f"{name} must be one per row, [{count}]; got shape {list(array.shape)}.")
-    return torch.from_numpy(np.unique(array.astype(np.str_), return_inverse=True)[1].astype(np.int64))
 
 
 def class_names(labels: Iterable[str]) -> tuple[str, ...]:

@@ -36,6 +36,8 @@ class Columns(NamedTuple):
     path: str = ""
     id: str = ""
     drop: tuple[str, ...] = ()
+    group: str = ""  # rows with the same value belong together
+    time: str = ""  # when each row was taken
 
 
 def listed(names: Sequence[str]) -> str:
@@ -49,6 +51,12 @@ def existing_column(table: Table, name: str, option: str) -> str:
             f"{option} must be a column of {table.name}; got {name!r}, and there are {listed(table.names)}."
         )
     return name
+
+
+def dealing_columns(table: Table, columns: Columns) -> list[str]:
+    """The columns that say who may judge whom; they are no features."""
+    given = {"group_column": columns.group, "time_column": columns.time}
+    return [existing_column(table, name, option) for option, name in given.items() if name]
 
 
 def known_column(table: Table, known: Sequence[str]) -> str | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from selc.data.arrow_table import parquet_table
 from selc.data.base import Bundle, Recipe, dataset
 from selc.data.csv_table import CsvTable
+from selc.data.dealing import written_groups, written_times
 from selc.data.feature_table import feature_bundle
 from selc.data.image_set import Augmenting, Items, Listing, Reading, Resizing, image_bundle
 from selc.data.labels import tidied
@@ -17,6 +18,7 @@ from selc.data.paths import Inside
 from selc.data.table_columns import (
     Columns,
     Table,
+    dealing_columns,
     existing_column,
     first_twice,
     image_column,
@@ -36,6 +38,8 @@ def table(
     label_column: str = "",
     path_column: str = "",
     id_column: str = "",
+    group_column: str = "",
+    time_column: str = "",
     drop: tuple[str, ...] = (),
     test: str = "",
     val: str = "",
@@ -52,7 +56,8 @@ def table(
     train = open_table(existing(path, "path"))
     tests = {"test": open_table(existing(test, "test"))} if test else {}
     held = open_table(existing(val, "val")) if val else None
-    return table_bundle(train, tests, held, Columns(label_column, path_column, id_column, tuple(drop)), how)
+    columns = Columns(label_column, path_column, id_column, tuple(drop), group_column, time_column)
+    return table_bundle(train, tests, held, columns, how)
 
 
 def open_table(path: Path) -> Table:
@@ -73,16 +78,19 @@ def table_bundle(train: Table, tests: Mapping[str, Table], val: Table | None, co
             raise InputError(f"{what} must have the column {image!r} like the data; got {listed(other.names)}.")
     if image is None:
         return feature_bundle(train, others, label, columns, how.skip_bad)
-    listings = {what: _listing(other, what, label_column_of(other, label), image, "") for what, other in others.items()}
+    listings = {
+        what: _listing(other, what, label_column_of(other, label), image, Columns()) for what, other in others.items()
+    }
     held = listings.pop("val", None)
-    return image_bundle(_listing(train, "the data", label, image, columns.id), listings, held, how)
+    return image_bundle(_listing(train, "the data", label, image, columns), listings, held, how)
 
 
-def _listing(table: Table, what: str, label: str, image: str, id_column: str) -> Listing:
+def _listing(table: Table, what: str, label: str, image: str, columns: Columns) -> Listing:
     """The images that a table holds or names."""
-    inline = table.images(image)
+    inline, id_column = table.images(image), columns.id
     ids = existing_column(table, id_column, "id_column") if id_column else label
-    texts, _ = table.load(list({label, ids} if inline is not None else {label, ids, image}), [])
+    dealing = dealing_columns(table, columns)
+    texts, _ = table.load(list({label, ids, *dealing} | ({image} if inline is None else set())), [])
     labels, classes = tidied(texts[label]), table.classes(label)
     items: Items
     if inline is not None:
@@ -94,11 +102,13 @@ def _listing(table: Table, what: str, label: str, image: str, id_column: str) ->
         names = texts[id_column]
         if twice := first_twice(names):
             raise repeating(table, id_column, *twice)
-    unused = set(table.names) - {label, image, ids}
+    unused = set(table.names) - {label, image, ids, *dealing}
     notes = [f"of {table.name} only the columns {label!r} and {image!r} are used"] if unused else []
+    groups = written_groups(texts[columns.group], columns.group) if columns.group else None
+    time = written_times(texts[columns.time], columns.time, table.where) if columns.time else None
     labels = named(labels, classes) if classes else labels
     numbered = inline is not None and not id_column
-    return Listing(what, table.name, items, names, labels, table.where, digest, notes, classes, numbered)
+    return Listing(what, table.name, items, names, labels, table.where, digest, notes, classes, numbered, groups, time)
 
 
 def table_files(table: Table, paths: Sequence[str]) -> tuple[list[str], list[str]]:

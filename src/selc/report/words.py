@@ -175,7 +175,7 @@ def _what_was_held_out(run: Snapshot, evidence: Evidence) -> str:
     held, samples = len(evidence.labels), len(run.given)
     if evidence.rows is None:
         return f"The {held:,} labels of the validation set, which no network was trained on, were predicted."
-    how = "at random" if run.config.data.name != ARRAYS else "at random (or by the groups and times that were given)"
+    how = _how_it_was_dealt(run)
     if evidence.splits == 1:
         return (
             f"Of {samples:,} samples {held:,} were chosen {how} and held out to the end: nothing is learnt from them."
@@ -185,6 +185,15 @@ def _what_was_held_out(run: Snapshot, evidence: Evidence) -> str:
         f"The data were split {how} into {evidence.splits} parts, and as many networks were trained, each without "
         f"another part: so {every} was predicted by a network that was not trained on it."
     )
+
+
+def _how_it_was_dealt(run: Snapshot) -> str:
+    options = run.config.data.options
+    group, time = options.get("group_column"), options.get("time_column")
+    if run.config.data.name == ARRAYS:  # these are in the memory of whoever called
+        return "at random (or by the groups and times that were given)"
+    together = f", those with the same {group!r} together," if group else ""
+    return (f"by {time!r}" if time else "at random") + together
 
 
 def _visible(decision: Decision) -> list[str]:

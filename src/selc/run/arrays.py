@@ -17,9 +17,10 @@ from selc.core.world import current
 from selc.data import ArrayInputs, DatasetInputs, Recipe
 from selc.data.coding import Cells, Coding
 from selc.data.datasets import labels_of
+from selc.data.dealing import groups_of, times_of
 from selc.data.features import FeatureInputs, Scale
 from selc.data.frames import frame_cells, frame_numbers, is_frame, is_plain, split_frame
-from selc.data.labels import bad_labels, class_names, encode, is_missing, numbered, tidied
+from selc.data.labels import bad_labels, class_names, encode, is_missing, tidied
 from selc.errors import ConfigError, InputError
 from selc.methods import METHODS, Method
 from selc.methods import create as create_method
@@ -64,7 +65,7 @@ def fit(
     ``options`` or an object; ``net`` a name, a module (copied, not changed) or a function of the number of outputs;
     ``train`` are fields of `Plan`, such as ``epochs`` and ``lr``. ``verified`` are rows whose labels a person has
     checked, by number or as booleans [N]: these labels are held fixed. Rows of one of the ``groups`` [N] are never
-    split between what is trained on and what judges; with ``time`` [N] what is later is judged by the rest. With
+    split between what is trained on and what judges; with ``time`` [N] each stretch of it is judged by the others. With
     ``out`` every epoch is saved, and ``resume=True`` goes on.
     """
     samples = _samples(x, labels, tests or {}, val, progress or Progress())
@@ -75,8 +76,8 @@ def fit(
         samples.inputs,
         Labels(samples.labels, count),
         held=_held(verified, rows),
-        groups=numbered(groups, rows, "groups"),
-        time=_times(time, rows),
+        groups=groups_of(groups, rows),
+        time=times_of(time, rows),
     )
     chosen_method = _method(method, options)
     plan = resolve_plan(train, samples.recipe)
@@ -296,18 +297,6 @@ def _held(rows: Any, count: int) -> Tensor | None:
             "that a person has corrected go into labels."
         )
     return torch.from_numpy(held.copy()) if held.any() else None
-
-
-def _times(values: Any, count: int) -> Tensor | None:
-    """When each row was taken, as numbers [N] of any unit."""
-    if values is None:
-        return None
-    array = np.asarray(values)
-    if array.dtype.kind == "M":
-        array = array.astype("datetime64[ns]").astype(np.int64)
-    if array.shape != (count,) or array.dtype.kind not in "iuf" or not np.isfinite(array).all():
-        raise InputError(f"time must be a number or a date for each of the {count} rows; got {str(values)[:60]}.")
-    return torch.from_numpy(array.astype(np.float64))
 
 
 def _names(classes: tuple[str, ...], count: int) -> tuple[str, ...]:

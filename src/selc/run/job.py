@@ -125,7 +125,8 @@ class _Job:
         run.check_data(self.bundle.digest, len(self.bundle.labels))
         soft = run.given_targets()
         labels = Labels(run.given if soft is None else soft, len(self.bundle.classes))
-        data = TrainSet(self.bundle.inputs, labels, run.rows, run.held)
+        bundle = self.bundle
+        data = TrainSet(bundle.inputs, labels, run.rows, run.held, groups=bundle.groups, time=bundle.time)
         fingerprint = self.config.fingerprint(label_digest(labels.hard))
         tests = self.bundle.tests
         train_into(
