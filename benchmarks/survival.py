@@ -3,7 +3,7 @@
 The harness is tests/crashes: what is counted, what each kind of trouble is a model of, and what is compared is said
 there. The commands are spread over two processes; the table goes to results/survival.md.
 
-    python benchmarks/survival.py [--kill 1] [--torn 3] [--power 5] [--full 5]
+    python benchmarks/survival.py
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def broken_off(name: str, strides: dict[str, int]) -> dict[str, Any]:
     return tally
 
 
-def table(tallies: list[dict[str, Any]], strides: dict[str, int], seconds: float) -> str:
+def table(tallies: list[dict[str, Any]], seconds: float) -> str:
+    from tests.crashes.commands import LONG, SPARSE, STRIDES
+
     total = {kind: sum(tally["points"][kind] for tally in tallies) for kind in KINDS}
     text = [
         "# A command survives",
@@ -61,7 +63,15 @@ def table(tallies: list[dict[str, Any]], strides: dict[str, int], seconds: float
         cells = [tally["operations"], *(tally["points"][kind] for kind in KINDS), round(tally["seconds"])]
         text.append(f"| {tally['command']} | " + " | ".join(f"{cell:,}" for cell in cells) + " |")
     text.append("| all | | " + " | ".join(f"{total[kind]:,}" for kind in KINDS) + f" | {seconds:.0f} |")
-    text += ["", *(f"- {kind}, at one operation in {strides[kind]}: {what}." for kind, what in KINDS.items())]
+    text += [
+        "",
+        *(
+            f"- {kind}, at one operation in {STRIDES[kind]} ({SPARSE[kind]} of the long commands): {what}."
+            for kind, what in KINDS.items()
+        ),
+        "",
+        f"Long are: {'; '.join(LONG)}.",
+    ]
     text += [
         "",
         "Operations are open, write, truncate, fsync, rename, unlink, mkdir, rmdir and link below the folder that the "
@@ -71,23 +81,19 @@ def table(tallies: list[dict[str, Any]], strides: dict[str, int], seconds: float
     ]
     about = environment()
     versions = ", ".join(f"{key} {about[key]}" for key in ("selc", "commit", "python", "torch"))
-    options = " ".join(f"--{kind} {stride}" for kind, stride in strides.items())
-    text += ["", f"`python benchmarks/survival.py {options}`, two at a time; {versions}; {machine(about)}.", ""]
+    text += ["", f"`python benchmarks/survival.py`, two at a time; {versions}; {machine(about)}.", ""]
     return "\n".join(text)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    for (kind, what), stride in zip(KINDS.items(), (1, 3, 5, 5), strict=True):
-        parser.add_argument(f"--{kind}", type=int, default=stride, help=f"{what}: at every so many operations")
-    strides = vars(parser.parse_args())
+    argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "").parse_args()
     sys.path.insert(0, str(ROOT))
-    from tests.crashes.commands import NAMES
+    from tests.crashes.commands import NAMES, strides_of
 
     began = time.monotonic()
     with ThreadPoolExecutor(2) as pool:
-        tallies = list(pool.map(lambda name: broken_off(name, strides), NAMES))
-    write_text(RESULTS / "survival.md", table(tallies, strides, time.monotonic() - began))
+        tallies = list(pool.map(lambda name: broken_off(name, strides_of(name)), NAMES))
+    write_text(RESULTS / "survival.md", table(tallies, time.monotonic() - began))
     print((RESULTS / "survival.md").read_text())
 
 

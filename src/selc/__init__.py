@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from selc.run import fit as fit
     from selc.run import resume as resume
     from selc.train import Plan as Plan
+    from selc.turning import HeldOut as HeldOut
     from selc.turning import separation as separation
     from selc.turning import turning_point as turning_point
     from selc.types import Outcome as Outcome
@@ -33,6 +34,7 @@ _HOME = {
     "SELCLoss": "selc.core",
     "Store": "selc.core",
     "Watcher": "selc.core",
+    "HeldOut": "selc.turning",
     "separation": "selc.turning",
     "turning_point": "selc.turning",
     "soft_cross_entropy": "selc.core",

@@ -13,7 +13,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from selc.core import SELCLoss, Watcher
-from selc.core.watcher import Turn, first_minimum
+from selc.core.watcher import Turn, first_minimum, waited
 from selc.data import digits, moons
 from selc.errors import InputError
 from selc.noise import symmetric
@@ -294,7 +294,7 @@ def test_a_turning_point_stays_what_it_was_when_more_epochs_come() -> None:
 
 @pytest.mark.parametrize(("epochs", "patience"), [(5, 2), (20, 2), (100, 10), (math.inf, 5)])
 def test_a_watcher_waits_for_a_tenth_of_the_epochs(epochs: float, patience: float) -> None:
-    assert Watcher(3, epochs).patience == pytest.approx(patience)
+    assert waited(epochs) == pytest.approx(patience)
     watcher = Watcher(20, epochs)
     for outputs in flipping(20, [0.5, *[0.5] * (watcher.earliest - 3)]):
         watcher.feed(torch.arange(20), outputs)

@@ -27,6 +27,10 @@ from tests.bench.miniature import cell
 from tests.own_data.miniature import folder as folder_of_images
 
 selc = typer.main.get_command(app)  # made once, not in each process
+STRIDES = {"kill": 1, "torn": 3, "power": 5, "full": 5}  # tried at every so many operations
+SPARSE = {"kill": 7, "torn": 13, "power": 29, "full": 29}
+# Several trainings that are alike, with hundreds of operations; and two processes, of which one waits for the other.
+LONG = ("train selc, five splits", "train selc, a step back", "train selc, two processes", "bench")
 NAMES = (
     "train selc",
     "train selc, five splits",
@@ -207,3 +211,7 @@ def _without_times(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_times(part) for key, part in value.items() if key not in TIMES}
     return [_without_times(part) for part in value] if isinstance(value, list) else value
+
+
+def strides_of(name: str) -> dict[str, int]:
+    return SPARSE if name in LONG else STRIDES

@@ -11,13 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.crashes.commands import NAMES, commands
+from tests.crashes.commands import NAMES, commands, strides_of
 
 ROOT = Path(__file__).parents[2]
-STRIDES = {"kill": 1, "torn": 3, "power": 5, "full": 5}
-SPARSE = {"kill": 7, "torn": 13, "power": 29, "full": 29}
-# Several trainings that are alike, with hundreds of operations.
-LONG = dict.fromkeys(("train selc, five splits", "train selc, a step back", "bench"), SPARSE)
 
 
 def run(*arguments: object) -> str:
@@ -47,7 +43,7 @@ def test_a_training_is_broken_off_at_some_operations_and_ends_with_the_same_bits
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_command_is_broken_off_at_every_operation_and_ends_with_the_same_bits(tmp_path: Path, name: str) -> None:
-    broken_off(name, tmp_path, LONG.get(name, STRIDES))
+    broken_off(name, tmp_path, strides_of(name))
 
 
 def test_every_command_is_tried(tmp_path: Path) -> None:

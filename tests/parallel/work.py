@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler
 
-from selc.core import SELCLoss
+from selc.core import SELCLoss, Watcher
 from selc.core.store import Store
 from selc.core.world import current
 from selc.data import ArrayInputs
@@ -355,7 +355,7 @@ def own_loop(folder: Path) -> None:
         tensors = {"targets": criterion.targets, **model.state_dict()}
         tensors["start"] = torch.tensor([criterion.start, criterion.alpha], dtype=torch.float64)
         tensors |= {"visits": criterion.visits, "quality": criterion.label_quality}
-        if criterion.watcher is not None:
+        if isinstance(criterion.watcher, Watcher):
             tensors["changes"] = torch.tensor(criterion.watcher.changes)
         save_file(
             {k: v.contiguous() for k, v in tensors.items()}, folder / f"loop, {name}, rank {world.rank}.safetensors"

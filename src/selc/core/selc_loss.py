@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -45,6 +45,17 @@ def _gathered(world: World, index: Tensor, outputs: Tensor) -> tuple[Tensor, Ten
     return rows.contiguous().view(torch.int64).flatten().to(index.device), theirs.contiguous().view(torch.float32)
 
 
+class Witness(Protocol):
+    """Who tells when correction may start; asked at the end of each epoch."""
+
+    epochs: float
+
+    @property
+    def earliest(self) -> int: ...
+    def ask(self) -> Turn | None: ...
+    def turn(self) -> Turn | None: ...
+
+
 class SELCLoss(nn.Module):
     """Cross entropy for ``start`` epochs, then cross entropy against a running average of label and prediction.
 
@@ -56,11 +67,11 @@ class SELCLoss(nn.Module):
     updates. Option I (Eq. 3) leaves the given label out: its rows start at zero and sum to 1 - alpha^k, in the
     table and in the loss, as in the paper; ``targets`` divides by that sum.
 
-    With ``start="auto"`` it has no held-out rows to decide by, as `selc.fit` has. It watches how often predictions of
-    the training samples change (see `Watcher`; ``epochs``, the length of the training, sets its patience) and starts
-    once they have changed least; it logs when it did, and ``turn`` says what it saw. It cannot step back. A training in
-    which too few epochs are left for a label to change says so, and leaves all labels as they are. ``alpha`` is the
-    paper's 0.9 unless given.
+    With ``start="auto"`` it decides by held-out rows if it is given some (``validation``, see `selc.HeldOut`), as
+    `selc.fit` does. Else it watches how often predictions of the training samples change (see `Watcher`; ``epochs``,
+    the length of the training, sets its patience) and starts once they have changed least. It logs when it did, and
+    ``turn`` says what it saw. It cannot step back. A training in which too few epochs are left for a label to change
+    says so, and leaves all labels as they are. ``alpha`` is the paper's 0.9 unless given.
 
     ``store`` is the form of the table: ``"dense"``, ``"half"``, ``"disk"`` or ``"top-k"`` (see `Store`), or
     ``"auto"``, which chooses by the table's size and the memory that is free on the device of ``labels``, and logs what
@@ -89,6 +100,7 @@ class SELCLoss(nn.Module):
         *,
         start: float | Literal["auto"] = "auto",
         epochs: int | None = None,
+        validation: Witness | None = None,
         option: Option = "II",
         weighted: bool = False,
         repeats: Literal["error", "once"] | None = None,
@@ -102,7 +114,12 @@ class SELCLoss(nn.Module):
             raise ConfigError(f"reduction must be 'mean' or 'none'; got {reduction!r}.")
         labels = checked_labels(labels, num_classes)
         self.option = check_option(option)
-        self.watcher = Watcher(len(labels), epochs or math.inf) if start == "auto" else None
+        if validation is not None and (start != "auto" or not hasattr(validation, "ask")):
+            raise ConfigError(
+                f"validation must be a selc.HeldOut, and goes with start='auto'; got {type(validation).__name__} and "
+                f"start {start!r}. Wrap your loader: selc.HeldOut.by(model, loader, epochs=100)."
+            )
+        self.watcher = None if start != "auto" else validation or Watcher(len(labels), epochs or math.inf)
         self.start = math.inf if isinstance(start, str) else check_start(start)
         self.alpha_given = alpha if not isinstance(alpha, str) else None  # None: the paper's
         self.alpha = check_alpha(0.9 if self.alpha_given is None else self.alpha_given)
@@ -113,7 +130,7 @@ class SELCLoss(nn.Module):
             log.warning(
                 "SELCLoss: in %d epochs no label can change, as correction starts after %d at the earliest and takes "
                 "some epochs: train longer, lower alpha, or give a start.",
-                epochs,
+                self.watcher.epochs,
                 self.watcher.earliest,
             )
         self.form_given, self._agreed = store, False
@@ -156,7 +173,7 @@ class SELCLoss(nn.Module):
             rows, theirs = rows[fresh], theirs[fresh]
             self._note_quality(rows, theirs)
         if self.epoch < self.start:
-            if writes and self.watcher is not None and self._turn is None:
+            if writes and isinstance(self.watcher, Watcher) and self._turn is None:
                 self.watcher.feed(rows, theirs)
             target = one_hot(labels, self.num_classes).to(outputs.device)
             return self._reduce(soft_cross_entropy(outputs, target), world)
@@ -218,7 +235,8 @@ class SELCLoss(nn.Module):
         if self._turn is None:
             return
         self.start = float(epoch)
-        said = f"predictions changed least at epoch {self._turn.peak:g}; correction starts with alpha {self.alpha:.2f}"
+        seen = "predictions changed least at" if isinstance(self.watcher, Watcher) else "held-out rows tell of"
+        said = f"{seen} epoch {self._turn.peak:g}; correction starts with alpha {self.alpha:.2f}"
         if self._too_late(epoch):
             said += ". So few epochs are left that no label can change: train longer, or lower alpha"
         log.warning("SELCLoss, epoch %g: %s.", epoch, said)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from selc.errors import InputError
 
 TOGETHER = 3  # epochs that are averaged
-PATIENCE = 0.1  # of all epochs: so long the changes must not have fallen any further
+PATIENCE = 0.1  # of all epochs: so long a turning point must lie back
 LEAST = 2  # epochs that it is waited for in a short training
 
 
@@ -23,6 +23,11 @@ class Turn(NamedTuple):
 
     peak: float  # epochs after which it changed least: it had learnt the pattern, and not yet the wrong labels
     known: int  # epochs after which that was clear
+
+
+def waited(epochs: float) -> float:
+    """For how many epochs of so many a turning point must lie back before it counts."""
+    return max(LEAST, PATIENCE * epochs) if math.isfinite(epochs) else TOGETHER + LEAST
 
 
 class Watcher(nn.Module):
@@ -69,17 +74,12 @@ class Watcher(nn.Module):
 
     def turn(self) -> Turn | None:
         """What the epochs so far show."""
-        return first_minimum(self.changes, self.patience)
-
-    @property
-    def patience(self) -> float:
-        """For how many epochs the changes must not have fallen any further."""
-        return max(LEAST, PATIENCE * self.epochs) if math.isfinite(self.epochs) else TOGETHER + LEAST
+        return first_minimum(self.changes, waited(self.epochs))
 
     @property
     def earliest(self) -> int:
         """Epochs before which no turning point is known, whatever they show."""
-        return math.ceil(self.patience) + TOGETHER + 1
+        return math.ceil(waited(self.epochs)) + TOGETHER + 1
 
     def get_extra_state(self) -> Tensor:
         return torch.tensor(self.changes, dtype=torch.float64)

@@ -2,11 +2,13 @@
 
 from selc.turning.decision import Decision, Reason, decide
 from selc.turning.evidence import Evidence
+from selc.turning.held_out import HeldOut
 from selc.turning.paper import Metric, separation, separations, turning_point
 
 __all__ = [
     "Decision",
     "Evidence",
+    "HeldOut",
     "Metric",
     "Reason",
     "decide",
