@@ -58,7 +58,9 @@ class Asked(NamedTuple):
     data: TrainSet
     model: nn.Module | None
     looks: EvalSet | None
+    per_epoch: int
     stop: Any
+    back: float
     start_from: tuple[Outcome, float] | None
     aside: str
     changes: dict[str, Any]
@@ -150,14 +152,17 @@ class Stages(NoTrain):
         *,
         model: nn.Module | None = None,
         looks: EvalSet | None = None,
+        per_epoch: int = 1,
         stop: Any = None,
+        back: float = 0.0,
         start_from: tuple[Outcome, float] | None = None,
         aside: str = "",
         **changes: Any,
     ) -> Outcome:
-        self.asked.append(Asked(method, data, model, looks, stop, start_from, aside, changes))
+        self.asked.append(Asked(method, data, model, looks, per_epoch, stop, back, start_from, aside, changes))
         found = self.answer(len(self.asked) - 1, self.asked[-1])
-        return found if looks is None else replace(found, looks=shown(looks, data.num_classes, self.wrong, self.epochs))
+        times = self.epochs * per_epoch
+        return found if looks is None else replace(found, looks=shown(looks, data.num_classes, self.wrong, times))
 
 
 def outcome(

@@ -15,7 +15,7 @@ from selc.methods import CE
 from selc.methods import judge as judging
 from selc.methods.judge import Judged, check_rate, judge, known_rate
 from selc.turning import Reason
-from selc.types import EvalSet, Labels, TrainSet
+from selc.types import EvalSet, Labels, Pass, TrainSet
 from tests.helpers import random_labels, random_targets, rng, train_set
 from tests.methods.common import Asked, Stages, contradicted, many, outcome
 
@@ -67,11 +67,11 @@ def test_the_evidence_has_the_rows_in_their_order_with_what_was_predicted_of_eac
     assert torch.equal(evidence.rows, rows)
     assert torch.equal(evidence.labels, labels)
     sure = torch.tensor([0.3, 0.9, 0.99, 0.999])[rows % 4]
-    for look in range(4):
+    for look in range(12):
         assert torch.equal(evidence.predictions[look], torch.where(off, (labels + 1) % C, labels))
         assert torch.equal(evidence.confidences[look], sure)
         torch.testing.assert_close(evidence.given[look], torch.where(off, (1 - sure) / C, sure))
-    assert (evidence.looks, evidence.splits, evidence.num_classes) == (4, 5, C)
+    assert (evidence.looks, evidence.splits, evidence.num_classes) == (12, 5, C)
 
 
 def test_only_rows_that_are_trained_on_are_held_out() -> None:
@@ -217,16 +217,31 @@ def test_a_validation_set_of_the_user_is_looked_at_and_nothing_is_held_out() -> 
     assert found.looks is val
 
 
-@pytest.mark.parametrize(("epochs", "last"), [(10, 4), (20, 7), (100, 31), (12, 5)])
-def test_a_watched_training_goes_on_for_three_tenths_of_the_epochs_after_the_start(epochs: int, last: int) -> None:
-    """By hand: what is made up is as good in the first epoch as ever, so it is over 0.3 x epochs after that."""
+@pytest.mark.parametrize(("epochs", "last"), [(10, 3), (20, 5), (100, 21), (12, 4)])
+def test_a_watched_training_goes_on_for_a_fifth_of_the_epochs_after_the_start(epochs: int, last: int) -> None:
+    """By hand: what is made up is as good in the first epoch as ever, so it is over 0.2 x epochs after that."""
     found, (only,) = judged(many(990), seconds=100.0, epochs=epochs)
-    assert found.decision.start == 1
     assert found.watched is not None
     looks = found.watched.looks
     assert looks is not None
-    assert not only.stop(last - 1, looks)
-    assert only.stop(last, looks)
+    assert not only.stop(last - 1, Pass(*(field[: last - 1] for field in looks)))
+    assert only.stop(last, Pass(*(field[:last] for field in looks)))
+    assert only.back == last - 1
+    assert found.decision.start == epochs - (last - 1)  # it was not stopped: farther back there is no state
+
+
+@pytest.mark.parametrize(("epochs", "rows", "seconds", "often"), [(4, 600, 1, 3), (4, 990, 100, 1), (4, 70_000, 1, 2)])
+def test_where_there_are_few_epochs_several_looks_are_taken_in_each(
+    epochs: int, rows: int, seconds: float, often: int
+) -> None:
+    """Ten looks at least; of one part no more than leave it a thousand rows, as a look is paid for by fewer rows."""
+    found, asked = judged(many(rows), seconds=seconds, epochs=epochs)
+    assert {a.per_epoch for a in asked} == {often}
+    assert found.evidence is not None
+    assert found.evidence.looks == epochs * often
+    assert found.evidence.clock(often - 1) == 1
+    if found.evidence.splits == 1:
+        assert often * len(found.evidence.labels) <= rows / 33 + often
 
 
 def test_it_says_what_it_does_and_how_long_that_takes() -> None:

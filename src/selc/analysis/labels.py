@@ -24,7 +24,7 @@ class Why(StrEnum):
 
     NOT_LEARNT = "not learnt"  # the network predicts labels no better than by chance
     CLEAN = "clean"  # there is no room for wrong labels beside hard rows
-    CANNOT_TELL = "cannot tell"  # there may be wrong labels, but they cannot be told from hard rows
+    NO_HARM = "no harm"  # no wrong label was seen to spoil a prediction: they may all be right
     NOT_SURE = "not sure"  # no single change is likelier right than wrong
     TOO_FEW = "too few"  # nothing could be held out
     METHOD = "method"  # the method ended up with the given labels
@@ -72,17 +72,21 @@ def analyse(outcome: Outcome, given: Tensor, num_classes: int, settled: Tensor |
     believed = outcome.target.top()[1].cpu()
     judged = judgements(outcome.evidence, outcome.decision, _pass_of(outcome), given)
     noise = explain(judged.held_contradicted, judged.held_confidence, num_classes)
-    rate = noise.rate
+    reason = outcome.decision.reason
+    learnt, harmful = reason in (Reason.FALL, Reason.NO_FALL), reason is Reason.FALL
+    # A floor of contradictions is of wrong labels, or of rows that are hard in a way that the network does not know of.
+    # What tells them apart is whether labels that are learnt by heart spoil the prediction of other rows. Where that is
+    # not seen, either is as likely as the other, and there may be no wrong label at all.
+    rate = noise.rate if harmful else noise.rate._replace(low=0.0)
     contradicted = (judged.predicted != given) & judged.known
-    right, _ = noise.odds(judged.confidence, rate.likely)
-    surely_right, surely_kept = noise.odds(judged.confidence, rate.low)
+    right, kept = noise.odds(judged.confidence, rate.likely)
+    changes, right = right > kept, right if harmful else right / 2
     free = torch.ones_like(contradicted) if settled is None else ~settled
-    learnt = outcome.decision.reason in (Reason.FALL, Reason.NO_FALL)
-    # A label is changed where a network that never saw it names another class, and where even with the fewest wrong
-    # labels that are likely the change is more often right than wrong. Of a row that was never held out, the network of
-    # the same epochs did see the label: there the run's own target must name the class, too.
+    # A label is changed where wrong labels do harm, where a network that never saw it names another class, and where
+    # that is more often right than wrong. Of a row that was never held out, the network of the same epochs did see the
+    # label: there the run's own target must name the class, too.
     witnessed = judged.held_out | (believed == judged.predicted)
-    changed = contradicted & witnessed & (surely_right > surely_kept) & free & learnt
+    changed = contradicted & witnessed & changes & free & harmful
     worst = torch.zeros_like(contradicted)
     worst[judged.quality.argsort(stable=True)[: round((rate.likely + rate.high) / 2 * len(given))]] = True
     review = contradicted & worst & free & learnt
@@ -93,7 +97,7 @@ def analyse(outcome: Outcome, given: Tensor, num_classes: int, settled: Tensor |
     quality = judged.quality if settled is None else judged.quality.masked_fill(settled, 1.0)
     findings = Findings(given, _predicted(outcome), suggested, trust.clamp(0, 1), quality, action)
     matrix = transitions(given, judged.predicted, torch.where(contradicted, right, 0.0), num_classes)
-    why = _why(rate, learnt, len(given)) if not bool(changed.any()) else None
+    why = _why(rate, reason, len(given)) if not bool(changed.any()) else None
     return LabelAnalysis(findings, corrected, rate if learnt else None, matrix, outcome.decision, why)
 
 
@@ -219,12 +223,12 @@ def transitions(given: Tensor, predicted: Tensor, changed: Tensor, num_classes: 
     return torch.where(sums > 0, counts / sums.clamp_min(TINY), torch.eye(num_classes, dtype=torch.float64))
 
 
-def _why(rate: NoiseRate, learnt: bool, rows: int) -> Why:
-    if not learnt:
+def _why(rate: NoiseRate, reason: Reason, rows: int) -> Why:
+    if reason is Reason.NOT_LEARNT:
         return Why.NOT_LEARNT
     if round(rate.likely * rows) == 0 and rate.estimate is not None:
         return Why.CLEAN
-    return Why.CANNOT_TELL if rate.low == 0 else Why.NOT_SURE
+    return Why.NO_HARM if reason is Reason.NO_FALL else Why.NOT_SURE
 
 
 def _predicted(outcome: Outcome) -> Tensor:

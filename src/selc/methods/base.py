@@ -49,18 +49,20 @@ class Train(Protocol):
         *,
         model: nn.Module | None = None,
         looks: EvalSet | None = None,
+        per_epoch: int = 1,
         stop: Callable[[int, Pass | None], bool] | None = None,
+        back: float = 0.0,
         start_from: tuple[Outcome, float] | None = None,
         aside: str = "",
         **changes: Any,
     ) -> Outcome:
         """Train ``method`` on ``data``, in a fresh network, on with ``model``, or on from a state of an outcome.
 
-        ``looks`` are shown to the network after each epoch and never trained on; the outcome keeps what it predicted of
-        them. ``stop(epochs done, looks so far)`` is asked after each epoch whether to stop. ``start_from`` is an
-        outcome of a stage that could be stopped, and the clock to step back to. ``changes`` replace settings of the
-        run's plan for this stage: ``epochs``, ``lr``, ``schedule``, ... ``aside`` says what a stage is for that is no
-        part of the result.
+        ``looks`` are shown to the network ``per_epoch`` times in an epoch and never trained on; the outcome keeps what
+        it predicted of them. ``stop(epochs done, looks so far)`` is asked after each epoch whether to stop.
+        ``start_from`` is an outcome and the clock to step back to; its stage must have been told how many epochs
+        ``back`` that may be. ``changes`` replace settings of the run's plan for this stage: ``epochs``, ``lr``,
+        ``schedule``, ... ``aside`` says what a stage is for that is no part of the result.
         """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
@@ -22,7 +23,9 @@ SPLITS = 5  # networks, each without another fifth of the rows: every row is jud
 ONE_IN = 33  # rows that are held out where there is one split only: a look is 3 % of an epoch's forward passes
 LARGE = 20_000  # rows from which on there is one split only
 AT_MOST = 60.0  # seconds that the splits may take
-PATIENCE = 0.3  # of all epochs: so long CE goes on after the start; that and what is done again is 1.3 trainings
+PATIENCE = 0.2  # of all epochs: so long CE goes on after the start; with what is done again it is 1.3 trainings
+CURVE = 10  # looks that a training must have for its curve to be read: where there are fewer epochs, several in each
+ENOUGH = 1_000  # held-out rows that are left where a part is made smaller, to look at it more often
 BLOCK = 1024  # rows that are read at a time
 
 Rate = float | Literal["auto"]  # a share of wrong labels; "auto": to be estimated
@@ -40,12 +43,16 @@ class Judged(NamedTuple):
 
 def judge(data: TrainSet, train: Train) -> Judged:
     """Evidence by the user's validation set, else by splits if they are affordable, else by one part that stays out."""
+    often = math.ceil(CURVE / train.epochs)
     if train.val is not None:
         train.tell("Deciding by your validation set when labels are corrected: nothing else is held out.")
-        return _watched(data, train, train.val, None)
+        affordable = _count(data) // (ONE_IN * len(train.val.labels))
+        return _watched(data, train, train.val, None, max(1, min(often, affordable)))
     seconds = train.forecast(data)
     several = _count(data) < LARGE and (SPLITS - 1) * seconds <= AT_MOST
-    parts = _dealt(data, SPLITS if several else ONE_IN, train.seed)
+    if not several:
+        often = max(1, min(often, _count(data) // (ONE_IN * ENOUGH)))
+    parts = _dealt(data, SPLITS if several else ONE_IN * often, train.seed)
     used = parts[parts >= 0].unique().tolist()  # of few groups not every part has one
     if len(used) < 2:
         return Judged(None, Decision.too_few(), data)
@@ -56,7 +63,7 @@ def judge(data: TrainSet, train: Train) -> Judged:
             f"{_time(1.3 * seconds)}."
         )
         rest = replace(data, rows=_without(data, held))
-        return _watched(rest, train, _shown(data, held), held)
+        return _watched(rest, train, _shown(data, held), held, often)
     train.tell(
         f"Training {len(used)} times, each time without another part of the rows, to see when wrong labels begin to be "
         f"learnt by heart, then once on all of them: about {_time(len(used) * seconds)}."
@@ -65,31 +72,33 @@ def judge(data: TrainSet, train: Train) -> Judged:
     for number, part in enumerate(used, start=1):
         held = (parts == part).nonzero().flatten()
         rest = replace(data, rows=_without(data, held))
-        outcome = train(CE(), rest, looks=_shown(data, held), aside=f"split {number} of {len(used)}")
+        aside = f"split {number} of {len(used)}"
+        outcome = train(CE(), rest, looks=_shown(data, held), per_epoch=often, aside=aside)
         assert outcome.looks is not None
         shown.append((held, outcome.looks))
-    evidence = _evidence(data, shown)
+    evidence = _evidence(data, shown, often)
     return Judged(evidence, decide(evidence, train.epochs), data)
 
 
-def _watched(data: TrainSet, train: Train, looks: EvalSet, rows: Tensor | None) -> Judged:
+def _watched(data: TrainSet, train: Train, looks: EvalSet, rows: Tensor | None, often: int) -> Judged:
     """One CE training with looks, until the start is so long ago that going back farther would cost too much."""
+    back = math.ceil(PATIENCE * train.epochs)
 
     def so_far(passes: Pass) -> tuple[Evidence, Decision]:
-        evidence = Evidence(looks.labels.cpu(), *_fields(passes), num_classes=data.num_classes, splits=1, rows=rows)
-        return evidence, decide(evidence, train.epochs)
+        evidence = Evidence(looks.labels.cpu(), *_fields(passes), data.num_classes, 1, rows, often)
+        return evidence, decide(evidence, train.epochs, earliest=evidence.looks / often - back)
 
     def long_ago(done: int, passes: Pass | None) -> bool:
         assert passes is not None
         start = so_far(passes)[1].start
-        return start is not None and done - start >= PATIENCE * train.epochs
+        return start is not None and done - start >= back
 
-    watched = train(CE(), data, looks=looks, stop=long_ago)
+    watched = train(CE(), data, looks=looks, per_epoch=often, stop=long_ago, back=back)
     assert watched.looks is not None
     return Judged(*so_far(watched.looks), data, watched, looks)
 
 
-def _evidence(data: TrainSet, shown: list[tuple[Tensor, Pass]]) -> Evidence:
+def _evidence(data: TrainSet, shown: list[tuple[Tensor, Pass]], often: int) -> Evidence:
     """The rows of all splits side by side, in their order."""
     rows = torch.cat([held for held, _ in shown])
     order = rows.argsort()
@@ -97,7 +106,7 @@ def _evidence(data: TrainSet, shown: list[tuple[Tensor, Pass]]) -> Evidence:
         torch.cat(parts, dim=1)[:, order] for parts in zip(*(_fields(looks) for _, looks in shown), strict=True)
     )
     labels = data.labels.hard.cpu()[rows[order]]
-    return Evidence(labels, predictions, confidences, given, data.num_classes, splits=len(shown), rows=rows[order])
+    return Evidence(labels, predictions, confidences, given, data.num_classes, len(shown), rows[order], often)
 
 
 def _fields(passes: Pass) -> tuple[Tensor, Tensor, Tensor]:

@@ -107,20 +107,19 @@ class SELC(Method):
         """The training that counts, by what was decided."""
         evidence, decision, data, watched, looks = judged
         train.decided(decision, evidence)
-        if decision.start is None or decision.start >= train.epochs:  # nothing to begin with, or no epoch left for it
+        if decision.start is None or train.epochs - decision.start < 1:  # nothing was learnt, or no epoch is left
             outcome = train(CE(), data) if watched is None else watched
             return replace(outcome, target=data.new_store(labels=True), evidence=evidence, decision=decision)
         method = self._at(decision.start, decision.alpha)
         if watched is None:
             return replace(train(method, data), evidence=evidence, decision=decision)
         assert evidence is not None
-        outcome = train(method, data, looks=looks, start_from=(watched, decision.start))
+        often = evidence.looks_per_epoch
+        outcome = train(method, data, looks=looks, per_epoch=often, start_from=(watched, decision.start))
         if outcome.looks is not None and worse(evidence, outcome.looks.predictions):
-            best = int(decision.best)  # it is asked after each epoch: so it must begin at least one epoch before
-            outcome = replace(
-                train(CE(), data, looks=looks, start_from=(watched, best - 1), stop=lambda done, _: done >= best),
-                target=outcome.target,
-            )
+            best = max(1, round(decision.best))  # it is asked after each epoch: so it begins at least one before
+            as_it_was = train(CE(), data, start_from=(watched, best - 1), stop=lambda done, _: done >= best)
+            outcome = replace(as_it_was, target=outcome.target)
         return replace(outcome, evidence=evidence, decision=decision)
 
     def _at(self, start: float, alpha: float) -> SELC:

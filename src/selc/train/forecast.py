@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from selc.train.plan import Plan
 from selc.types import Inputs
 
-SPEED = {"cpu": 4e10, "cuda": 4e12, "mps": 1e12}  # operations of 32 bits in a second: a common machine of each kind
+SPEED = {"cpu": 5e10, "cuda": 4e12, "mps": 1e12}  # operations of 32 bits in a second: a common machine of each kind
 STEP = 1e-3  # seconds of a step beside its arithmetic
 
 

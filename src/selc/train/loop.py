@@ -72,7 +72,8 @@ class Stage:
     checkpoint: Checkpoint | None
     progress: Progress
     saved: tuple[dict[str, Tensor], dict[str, Any]] | None = None  # what the checkpoint held
-    looks: EvalSet | None = None  # shown to the network after each epoch, and never trained on
+    looks: EvalSet | None = None  # shown to the network, and never trained on
+    per_epoch: int = 1  # times in an epoch that they are shown, the last one at its end
     stop: Stop | None = None  # asked after each epoch
     aside: str = ""  # what the stage is for, if it is no part of the result
     snapshots: Snapshots | None = None  # where states to step back to are kept
@@ -112,7 +113,7 @@ class Stage:
             before = self.begin.outcome
             record.copy(Pass(before.losses, before.predictions, before.confidences, before.beliefs), self.begin.epoch)
             if self.looked is not None and before.looks is not None:
-                self.looked.copy(before.looks, self.begin.epoch)
+                self.looked.copy(before.looks, self.begin.epoch * self.per_epoch)
         history, best = self.resume()
         first = self.begin.epoch if self.begin else 0
         rows = self.order.samples
@@ -146,11 +147,12 @@ class Stage:
             if self.aside:
                 entry["aside"] = self.aside
             history.append(entry)
-            shown = self.look(epoch)
-            if shown is not None:
-                entry["held_out"] = float((shown.predictions == self.looks_labels()).double().mean())
+            looks = (epoch + 1) * self.per_epoch
+            shown = self.look(looks - 1)
+            if shown is not None and self.looks is not None:
+                entry["held_out"] = float((shown.predictions == self.looks.labels.cpu()).double().mean())
             if self.stop is not None:
-                entry["stop"] = self.stop(epoch + 1, None if self.looked is None else self.looked.read(epoch + 1))
+                entry["stop"] = self.stop(epoch + 1, None if self.looked is None else self.looked.read(looks))
             # What is decided by these numbers is decided by the same ones everywhere, to the last bit.
             entry = history[-1] = self.world.broadcast(entry)
             if self.val is not None and (best is None or entry["val"]["top1"] > best[0]):
@@ -162,8 +164,8 @@ class Stage:
             engine.load(unpack("best", best[1]))
             self.sweep.forget()
         passes, believes = record.read(first + len(history)), self.data.settled(method.belief(self.sweep))
-        looks = None if self.looked is None else self.looked.read(first + len(history))
-        outcome = Outcome(engine.finished(), believes, self.sweep(), *passes, history, self.number, looks)
+        seen = None if self.looked is None else self.looked.read((first + len(history)) * self.per_epoch)
+        outcome = Outcome(engine.finished(), believes, self.sweep(), *passes, history, self.number, seen)
         return outcome if self.begin is None else self.begin.joined(outcome)
 
     def training_pass(self, epoch: int) -> tuple[float, int]:
@@ -209,6 +211,10 @@ class Stage:
             optimizer.step()
             losses.append(loss.detach())
             self.progress.advance(len(batches[number]))
+            due = ((number + done) * self.per_epoch // len(batches) for done in (0, 1))
+            for look in range(*due):
+                if look + 1 < self.per_epoch:  # the last one is taken when the epoch has ended
+                    self.look(epoch * self.per_epoch + look)
 
         engine.settle()
         self.sweep.forget()
@@ -231,7 +237,7 @@ class Stage:
         rows, owned = self.data.rows, self.data.owned
         return rows if owned is None else owned if rows is None else rows[torch.isin(rows, owned)]
 
-    def look(self, epoch: int) -> Pass | None:
+    def look(self, number: int) -> Pass | None:
         """Show the network the rows that it is not trained on, and keep what it makes of them."""
         if self.looks is None or self.looked is None or self.places is None:
             return None
@@ -244,11 +250,7 @@ class Stage:
             labels = self.looks.labels[part]
             self.looked.note(self.method, outputs, one_hot(labels, self.data.num_classes), part)
             done += len(batch)
-        return self.looked.end(self.method, epoch, None)
-
-    def looks_labels(self) -> Tensor:
-        assert self.looks is not None
-        return self.looks.labels.cpu()
+        return self.looked.end(self.method, number, None)
 
     def measure(self, kept: Pass) -> dict[str, Any]:
         """What an epoch shows: on the training pass, on the labels that the method keeps, on the named sets."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +13,25 @@ from torch import Tensor
 from selc.core.world import current
 from selc.files import read_tensors, write_tensors
 
-LIMIT = 8
+STEPS = 5  # states within the epochs that one may want to step back
 
 
 class Snapshots:
     """Tensors and plain values by epoch, in memory or in a folder; which epochs are kept depends on the time alone.
 
-    Epochs 0 to 4 and then 6, 8, 12, 16, 24, ...: each is at most half as late again as the one before, and only the
-    last eight are kept. Of several processes the first writes to the folder, and all read it.
+    There is a state at every fifth of the ``back`` epochs that one may want to step back, and only those are kept that
+    lie so far back, and one before. Of several processes the first writes to the folder, and all read it.
     """
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | None, back: float) -> None:
         self.folder = folder
+        self.every = max(1, math.ceil(back / STEPS))
+        self.limit = math.ceil(back / self.every) + 2
         self.memory: dict[int, dict[str, Tensor]] = {}
 
     def keeps(self, epoch: int) -> bool:
         """Whether the state of an epoch is kept: who asks first need not copy the others."""
-        odd = epoch
-        while odd and odd % 2 == 0:
-            odd //= 2
-        return odd in (0, 1, 3)
+        return epoch % self.every == 0
 
     def save(self, epoch: int, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Keep ``tensors``, which are copies as `pack` makes them, if the epoch is one that is kept."""
@@ -42,7 +42,7 @@ class Snapshots:
             self.memory[epoch] = packed
         else:
             write_tensors(self._file(epoch), packed)
-        for old in self.epochs()[:-LIMIT]:
+        for old in self.epochs()[: -self.limit]:
             if self.folder is None:
                 del self.memory[old]
             else:
@@ -59,8 +59,9 @@ class Snapshots:
         return sorted(int(path.stem.removeprefix("epoch-")) for path in self.folder.glob("epoch-*.safetensors"))
 
     def before(self, clock: float) -> int:
-        """The latest epoch at or before ``clock`` of which there is a state; every process asks."""
-        return int(current().broadcast(max((epoch for epoch in self.epochs() if epoch <= clock), default=0)))
+        """The latest epoch at or before ``clock`` of which there is a state, else the earliest; every process asks."""
+        epochs = self.epochs()
+        return int(current().broadcast(max((epoch for epoch in epochs if epoch <= clock), default=min(epochs))))
 
     def _file(self, epoch: int) -> Path:
         assert self.folder is not None

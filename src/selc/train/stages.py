@@ -110,16 +110,18 @@ class Trainer:
         *,
         model: nn.Module | None = None,
         looks: EvalSet | None = None,
+        per_epoch: int = 1,
         stop: Stop | None = None,
+        back: float = 0.0,
         start_from: tuple[Outcome, float] | None = None,
         aside: str = "",
         **changes: Any,
     ) -> Outcome:
         """One stage: a fresh network, on with ``model``, or on from the latest state before a clock of an outcome.
 
-        ``looks`` are shown to the network after each epoch and never trained on. ``stop`` is asked after each epoch; a
-        stage that may be stopped keeps states to step back to. ``aside`` says what a stage is for that is no part of
-        the result. ``changes`` replace settings of the plan.
+        ``looks`` are shown to the network ``per_epoch`` times in an epoch and never trained on. ``stop`` is asked after
+        each epoch. ``back`` is how many epochs one may want to step back from where it ends. ``aside`` says what a
+        stage is for that is no part of the result. ``changes`` replace settings of the plan.
         """
         check_processes(method, self.plan, len(data))
         number = self.stages
@@ -129,8 +131,8 @@ class Trainer:
         checkpoint = None if folder is None else Checkpoint(folder, self.fingerprint, self.progress.notice)
         state = checkpoint.open() if checkpoint else None
         snapshots = begin = None
-        if stop is not None:
-            snapshots = self.snapshots[number] = Snapshots(None if folder is None else folder / "snapshots")
+        if back > 0:
+            snapshots = self.snapshots[number] = Snapshots(None if folder is None else folder / "snapshots", back)
         if start_from is not None:
             outcome, clock = start_from
             states = self.snapshots[outcome.stage]
@@ -145,7 +147,7 @@ class Trainer:
         method.to(self.device)
         doubt = method.check(data, plan.epochs, plan.batch_size)
         if checkpoint is not None and state is not None and state["finished"]:
-            remembered = _remembered(checkpoint, method, model, data, number, looks)
+            remembered = _remembered(checkpoint, method, model, data, number, looks, per_epoch)
             return self._noted(remembered if begin is None else begin.joined(remembered))
         saved = checkpoint.load(tables_of("method", method)) if checkpoint else None
         if doubt is not None and saved is None:
@@ -164,6 +166,7 @@ class Trainer:
             progress=self.progress,
             saved=saved,
             looks=looks,
+            per_epoch=per_epoch,
             stop=stop,
             aside=aside,
             snapshots=snapshots,
@@ -267,7 +270,13 @@ def check_processes(method: Method, plan: Plan, rows: int) -> None:
 
 
 def _remembered(
-    checkpoint: Checkpoint, method: Method, model: nn.Module, data: TrainSet, number: int, looks: EvalSet | None
+    checkpoint: Checkpoint,
+    method: Method,
+    model: nn.Module,
+    data: TrainSet,
+    number: int,
+    looks: EvalSet | None,
+    per_epoch: int,
 ) -> Outcome:
     """The outcome of a stage that was finished before; the method gets its state back, which a later stage may read."""
     device = data.labels.hard.device
@@ -282,5 +291,5 @@ def _remembered(
     epochs = history[-1]["epoch"] + 1
     shown = None
     if looks is not None:
-        shown = read_records(checkpoint.folder / "looks", epochs, len(looks.labels), data.num_classes)
+        shown = read_records(checkpoint.folder / "looks", epochs * per_epoch, len(looks.labels), data.num_classes)
     return Outcome(model, target, probs, *record.read(epochs), history, number, shown)

@@ -68,11 +68,13 @@ class Decision:
         return cls(**{**saved, "reason": Reason(saved["reason"])})
 
 
-def decide(evidence: Evidence, epochs: float) -> Decision:
-    """When to start SELC in a training of so many epochs."""
+def decide(evidence: Evidence, epochs: float, earliest: float = 0.0) -> Decision:
+    """When to start SELC in a training of so many epochs, where it cannot be before ``earliest``."""
     best = int(evidence.curve.argmax())
     good = [look for look in range(evidence.looks) if as_good(evidence, look, best)]
     first = next(look for look in good if look == best or fair_to_classes(evidence, look, best))
+    while evidence.clock(first) < earliest:
+        first += 1
     fall, error = fallen(evidence)
     visible = min(NormalDist().inv_cdf(1 - CHANCE) * error, 1.0)
     learnt = better_than_chance(evidence.predictions[best], evidence.labels, evidence.num_classes)
@@ -86,7 +88,7 @@ def decide(evidence: Evidence, epochs: float) -> Decision:
         fall_error=error,
         visible=visible,
         first=first,
-        last=max(good),
+        last=max(*good, first),
         alpha=alpha_for(evidence.clock(first), epochs - evidence.clock(first)),
     )
 
