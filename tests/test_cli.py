@@ -233,9 +233,9 @@ def test_the_end_says_how_many_labels_are_wrong_and_why_none_was_changed(
         return lines_of(capsys.readouterr().out)
 
     wide = {"estimate": None, "likely": 0.1, "low": 0.0, "high": 0.31}
-    end = shown(noise_rate=wide, why_unchanged="no harm")
+    end = shown(noise_rate=wide, why_unchanged="cannot tell")
     assert end["wrong labels"] == "between 0% and 31%; wrong labels and hard samples cannot be told apart"
-    assert end["labels changed"] == f"0.00%, because {WHY[Why.NO_HARM]}"
+    assert end["labels changed"] == f"0.00%, because {WHY[Why.CANNOT_TELL]}"
     assert "wrong labels" not in shown(noise_rate=None, why_unchanged="too few")
 
 

@@ -326,10 +326,10 @@ def rate_of(estimate: float | None, low: float, high: float) -> dict[str, float 
         (rate_of(0.0, 0.0, 0.0), Why.CLEAN, True),
         (rate_of(0.0, 0.0, 0.03), Why.CLEAN, True),
         (rate_of(0.49 / 1257, 0.0, 0.03), Why.CLEAN, True),  # not one label
-        (rate_of(0.51 / 1257, 0.0, 0.03), Why.NO_HARM, False),  # one
+        (rate_of(0.51 / 1257, 0.0, 0.03), Why.CANNOT_TELL, False),  # one
         (rate_of(0.02, 0.01, 0.03), Why.NOT_SURE, False),
-        (rate_of(None, 0.0, 0.3), Why.NO_HARM, False),
-        (rate_of(None, 0.0, 0.02), Why.NO_HARM, False),
+        (rate_of(None, 0.0, 0.3), Why.CANNOT_TELL, False),
+        (rate_of(None, 0.0, 0.02), Why.CANNOT_TELL, False),
         (None, Why.NOT_LEARNT, False),
         (None, Why.TOO_FEW, False),
         (None, Why.METHOD, False),
@@ -351,7 +351,7 @@ def test_nothing_is_to_be_done_only_where_not_one_label_is_estimated_to_be_wrong
         assert f"the {min(round((rate['high'] or 0.0) * 1257), 100)} worst samples" in said[4]
 
 
-@pytest.mark.parametrize("why", [Why.CLEAN, Why.NO_HARM, Why.NOT_SURE])
+@pytest.mark.parametrize("why", [Why.CLEAN, Why.CANNOT_TELL, Why.NOT_SURE])
 def test_where_no_label_was_replaced_the_page_says_so_and_why(why: Why, digits: RunFolder, tmp_path: Path) -> None:
     decision = digits.decision()
     assert decision is not None

@@ -40,7 +40,8 @@ def made_up(wrong: float, hard: float, held: Tensor | None = None, seed: int = 0
         given[rows], predictions[:, rows], confidences[:, rows], of_given[:, rows], C, 5 if held is None else 1, rows
     )
     target = Store.of({"table": p.mean(dim=0)}, C)
-    decision = decide(seen, 2 * L)
+    # These looks are all alike; that labels which were learnt by heart did harm is what the decision says.
+    decision = replace(decide(seen, 2 * L), reason=Reason.FALL)
     outcome = Outcome(
         nn.Identity(),
         target,
@@ -73,6 +74,40 @@ def test_wrong_labels_are_counted_found_and_put_right(wrong: float) -> None:
     flagged, is_wrong = found.findings.is_issue, given != true
     assert float((flagged & is_wrong).sum()) > 0.65 * float(is_wrong.sum())
     assert float((flagged & is_wrong).sum()) > 0.5 * float(flagged.sum())
+
+
+def sharper(outcome: Outcome, factor: float) -> Outcome:
+    """The same looks of a network whose logits are larger: it predicts the same, and is surer of it."""
+    seen, decision = outcome.evidence, outcome.decision
+    assert seen is not None
+    assert decision is not None
+    odds = factor * torch.logit(seen.confidences.double())
+    surer = replace(seen, confidences=odds.sigmoid().float())
+    return replace(outcome, evidence=surer, decision=replace(decision, reason=Reason.NO_FALL))
+
+
+def test_a_network_that_is_not_too_sure_is_believed_without_a_fall() -> None:
+    outcome, given, true = made_up(0.2, 0.2)
+    found = analyse(sharper(outcome, 0.3), given, C)
+    assert right(found.corrected, true) > right(given, true) + 0.05
+    assert found.noise_rate is not None
+    assert found.noise_rate.low > 0.1
+
+
+def test_where_no_harm_was_seen_a_network_that_is_too_sure_changes_no_label() -> None:
+    outcome, given, _ = made_up(0.2, 0.2)
+    outcome = sharper(outcome, 2.0)
+    assert outcome.decision is not None
+    found = analyse(outcome, given, C)
+    seen = analyse(replace(outcome, decision=replace(outcome.decision, reason=Reason.FALL)), given, C)
+    assert torch.equal(found.corrected, given)
+    assert found.why_unchanged is Why.CANNOT_TELL
+    assert seen.noise_rate is not None
+    assert found.noise_rate == seen.noise_rate._replace(low=0.0)
+    assert torch.equal(found.findings.action == REVIEW, found.findings.is_issue)
+    assert float((found.findings.is_issue & seen.findings.is_issue).sum()) > 0.9 * float(seen.findings.is_issue.sum())
+    told = found.findings.suggested != given
+    assert torch.equal(found.findings.confidence[told], seen.findings.confidence[told] / 2)
 
 
 @pytest.mark.parametrize("hard", [0.0, 0.3, 0.6])

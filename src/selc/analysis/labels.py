@@ -24,7 +24,7 @@ class Why(StrEnum):
 
     NOT_LEARNT = "not learnt"  # the network predicts labels no better than by chance
     CLEAN = "clean"  # there is no room for wrong labels beside hard rows
-    NO_HARM = "no harm"  # no wrong label was seen to spoil a prediction: they may all be right
+    CANNOT_TELL = "cannot tell"  # there may be wrong labels, but they cannot be told from hard rows
     NOT_SURE = "not sure"  # no single change is likelier right than wrong
     TOO_FEW = "too few"  # nothing could be held out
     METHOD = "method"  # the method ended up with the given labels
@@ -75,18 +75,20 @@ def analyse(outcome: Outcome, given: Tensor, num_classes: int, settled: Tensor |
     reason = outcome.decision.reason
     learnt, harmful = reason in (Reason.FALL, Reason.NO_FALL), reason is Reason.FALL
     # A floor of contradictions is of wrong labels, or of rows that are hard in a way that the network does not know of.
-    # What tells them apart is whether labels that are learnt by heart spoil the prediction of other rows. Where that is
-    # not seen, either is as likely as the other, and there may be no wrong label at all.
-    rate = noise.rate if harmful else noise.rate._replace(low=0.0)
+    # It is of wrong labels if learning them by heart was seen to spoil the prediction of other rows, or if the network
+    # is not surer than it is right. Else either is as likely as the other, and there may be no wrong label at all.
+    trusted = learnt and (harmful or not noise.overconfident)
+    rate = noise.rate if trusted else noise.rate._replace(low=0.0)
     contradicted = (judged.predicted != given) & judged.known
-    right, kept = noise.odds(judged.confidence, rate.likely)
-    changes, right = right > kept, right if harmful else right / 2
+    right, _ = noise.odds(judged.confidence, rate.likely)
+    right = right if trusted else right / 2
     free = torch.ones_like(contradicted) if settled is None else ~settled
-    # A label is changed where wrong labels do harm, where a network that never saw it names another class, and where
-    # that is more often right than wrong. Of a row that was never held out, the network of the same epochs did see the
-    # label: there the run's own target must name the class, too.
+    # A label is changed where a network that never saw it names another class, and where that is more often right than
+    # wrong: with as many wrong labels as are likely if these do harm, else with the fewest. Of a row that was never
+    # held out, the network of the same epochs did see the label: there the run's own target must name the class, too.
     witnessed = judged.held_out | (believed == judged.predicted)
-    changed = contradicted & witnessed & changes & free & harmful
+    then_right, then_kept = noise.odds(judged.confidence, rate.likely if harmful else rate.low)
+    changed = contradicted & witnessed & (then_right > then_kept) & free & trusted
     worst = torch.zeros_like(contradicted)
     worst[judged.quality.argsort(stable=True)[: round((rate.likely + rate.high) / 2 * len(given))]] = True
     review = contradicted & worst & free & learnt
@@ -97,7 +99,7 @@ def analyse(outcome: Outcome, given: Tensor, num_classes: int, settled: Tensor |
     quality = judged.quality if settled is None else judged.quality.masked_fill(settled, 1.0)
     findings = Findings(given, _predicted(outcome), suggested, trust.clamp(0, 1), quality, action)
     matrix = transitions(given, judged.predicted, torch.where(contradicted, right, 0.0), num_classes)
-    why = _why(rate, reason, len(given)) if not bool(changed.any()) else None
+    why = _why(rate, learnt, trusted, len(given)) if not bool(changed.any()) else None
     return LabelAnalysis(findings, corrected, rate if learnt else None, matrix, outcome.decision, why)
 
 
@@ -115,18 +117,19 @@ class Judgements(NamedTuple):
 
 
 def judgements(evidence: Evidence, decision: Decision, seen: Pass | None, given: Tensor) -> Judgements:
-    """Put together what held-out looks and the training pass say, over the looks that were as good as the best.
+    """Put together what held-out looks and the training pass say.
 
-    Where a row was held out, the prediction is that of the network that never saw it. Elsewhere it is that of the
-    training pass in the same epochs, before wrong labels are learnt by heart, brought to the scale of held-out rows by
-    its place among the others, so that no kind of row crowds the list.
+    Predictions are those from the start to the best look; a label's quality counts all looks before wrong labels are
+    learnt by heart. Where a row was held out, the prediction is that of the network that never saw it. Elsewhere it is
+    that of the training pass in the same epochs, brought to the scale of held-out rows by its place among the others,
+    so that no kind of row crowds the list.
     """
     near = TOGETHER // 2  # a point of the curve is a mean over its neighbours, so these belong to it
-    looks = range(max(decision.first - near, 0), min(decision.last + near + 1, evidence.looks))
+    looks = range(max(decision.first - near, 0), min(evidence.look_at(decision.best) + near + 1, evidence.looks))
     held, sure = vote(
         evidence.predictions, evidence.confidences, evidence.given, evidence.labels, looks, evidence.num_classes
     )
-    held_quality = _mean_log(evidence.given[looks.start : looks.stop])
+    held_quality = _mean_log(evidence.given[: decision.last + near + 1])
     contradicted = held != evidence.labels
     classes = torch.zeros(evidence.num_classes, dtype=torch.bool).index_fill_(0, evidence.labels.unique(), True)
     N = len(given)
@@ -136,11 +139,13 @@ def judgements(evidence: Evidence, decision: Decision, seen: Pass | None, given:
     predicted, confidence, quality = given.clone(), torch.zeros(N, dtype=torch.float64), torch.zeros(N).double()
     known = out.clone()
     if seen is not None:
-        first, last = (math.ceil(evidence.clock(look)) for look in (decision.first, decision.last))
-        epochs = range(min(first, len(seen.losses) - 1), min(max(last, first + 1), len(seen.losses)))
+        first, best, last = (
+            math.ceil(clock) for clock in (evidence.clock(decision.first), decision.best, evidence.clock(decision.last))
+        )
+        epochs = range(min(first, len(seen.losses) - 1), min(max(best, first + 1), len(seen.losses)))
         trained = (seen.predictions[epochs.start : epochs.stop] >= 0).all(dim=0)
-        passed = seen.losses[epochs.start : epochs.stop].double().clamp_max(-math.log(NEAREST))
-        quality = torch.where(trained, -passed.nan_to_num().mean(dim=0), 0.0)
+        passed = seen.losses[: max(last, 1)].double().clamp_max(-math.log(NEAREST))
+        quality = torch.where(trained, -passed.nanmean(dim=0), 0.0)
         others = trained & ~out
         if bool(others.any()):
             probabilities = (-seen.losses[epochs.start : epochs.stop]).exp()
@@ -223,12 +228,12 @@ def transitions(given: Tensor, predicted: Tensor, changed: Tensor, num_classes: 
     return torch.where(sums > 0, counts / sums.clamp_min(TINY), torch.eye(num_classes, dtype=torch.float64))
 
 
-def _why(rate: NoiseRate, reason: Reason, rows: int) -> Why:
-    if reason is Reason.NOT_LEARNT:
+def _why(rate: NoiseRate, learnt: bool, trusted: bool, rows: int) -> Why:
+    if not learnt:
         return Why.NOT_LEARNT
     if round(rate.likely * rows) == 0 and rate.estimate is not None:
         return Why.CLEAN
-    return Why.NO_HARM if reason is Reason.NO_FALL else Why.NOT_SURE
+    return Why.NOT_SURE if trusted else Why.CANNOT_TELL
 
 
 def _predicted(outcome: Outcome) -> Tensor:

@@ -52,6 +52,7 @@ class Noise:
     centre: float
     scale: float
     num_classes: int
+    overconfident: bool  # whether the network is surer on average than it is right
 
     @property
     def rate(self) -> NoiseRate:
@@ -88,4 +89,4 @@ def explain(contradicted: Tensor, confidence: Tensor, num_classes: int) -> Noise
     rates, fit, curve = profile(
         (z - centre) / scale, contradicted, num_classes, (LEAST if overconfident else 1) * scale
     )
-    return Noise(rates, fit, curve, centre, scale, num_classes)
+    return Noise(rates, fit, curve, centre, scale, num_classes, overconfident)

@@ -10,7 +10,7 @@ from selc.turning.decision import Reason
 WHY = {
     Why.NOT_LEARNT: "the network has not learnt enough to judge labels: it predicts them no better than by chance",
     Why.CLEAN: "there is no sign of wrong labels beside samples that are merely hard",
-    Why.NO_HARM: "no label was seen to do harm: those that are contradicted may belong to samples that are merely hard",
+    Why.CANNOT_TELL: "wrong labels cannot be told from samples that are merely hard",
     Why.NOT_SURE: "no single change is likely enough to be right",
     Why.TOO_FEW: "there are too few samples to hold any out and judge by them",
     Why.METHOD: "the method ended up with the given ones",

@@ -65,7 +65,7 @@ def _changes(run: Snapshot, found: Findings) -> str:
 
 def _says_why(run: Snapshot) -> bool:
     """Whether the sentence on how many labels are wrong has said already why none was replaced."""
-    return run.why in (Why.NOT_LEARNT, Why.TOO_FEW, Why.CLEAN) or (run.why is Why.NO_HARM and not one_number(run))
+    return run.why in (Why.NOT_LEARNT, Why.TOO_FEW, Why.CLEAN) or (run.why is Why.CANNOT_TELL and not one_number(run))
 
 
 def one_number(run: Snapshot) -> bool:

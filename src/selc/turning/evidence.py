@@ -58,6 +58,10 @@ class Evidence:
         """Epochs that were trained before a look, which is counted from 0."""
         return (look + 1) / self.looks_per_epoch
 
+    def look_at(self, clock: float) -> int:
+        """The look that was taken after so many epochs."""
+        return min(round(clock * self.looks_per_epoch), self.looks) - 1
+
     @cached_property
     def hits(self) -> Tensor:
         """Whether the given label was predicted, averaged over neighbouring looks, [L, M]."""
