@@ -97,13 +97,13 @@ def test_the_curve_is_the_share_of_held_out_labels_predicted_around_each_epoch(r
     assert evidence is not None
     [axes] = held_out(run).axes
     single = (evidence.predictions == evidence.labels).double().mean(1).numpy()
-    around = [single[max(0, k - 1) : k + 2].mean() for k in range(8)]
+    around = [single[max(0, k - 1) : k + 2].mean() for k in range(16)]  # two in each of eight epochs
     x, y = data_of(axes, "held-out labels that are predicted")
-    assert x.tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert x.tolist() == [(k + 1) / 2 for k in range(16)]
     assert y == pytest.approx(around, abs=1e-6)
     best = int(np.argmax(around))
-    assert [float(v[0]) for v in data_of(axes, "the best")] == pytest.approx([best + 1, around[best]], abs=1e-6)
-    assert run.summary["decision"]["best"] == best + 1
+    assert [float(v[0]) for v in data_of(axes, "the best")] == pytest.approx([(best + 1) / 2, around[best]], abs=1e-6)
+    assert run.summary["decision"]["best"] == (best + 1) / 2
 
 
 def test_the_band_is_one_standard_error_of_the_difference_to_the_best(run: RunFolder) -> None:
@@ -113,8 +113,8 @@ def test_the_band_is_one_standard_error_of_the_difference_to_the_best(run: RunFo
     best = int(evidence.curve.argmax())
     [band] = axes.collections
     corners = np.asarray(band.get_paths()[0].vertices)
-    for look in range(8):
-        ends = sorted(set(corners[corners[:, 0] == look + 1][:, 1].round(9)))
+    for look in range(16):
+        ends = sorted(set(corners[corners[:, 0] == evidence.clock(look)][:, 1].round(9)))
         assert (ends[-1] - ends[0]) / 2 == pytest.approx(evidence.behind(look, best)[1], abs=1e-6)
         assert (ends[-1] + ends[0]) / 2 == pytest.approx(float(evidence.curve[look]), abs=1e-6)
 

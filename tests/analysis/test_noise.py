@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -109,3 +112,34 @@ def test_a_handful_of_rows_is_no_error(rows: int) -> None:
     noise = explain(torch.zeros(rows, dtype=torch.bool), torch.full((rows,), 0.7), 2)
     assert isinstance(noise, Noise)
     assert 0 <= noise.rate.low <= noise.rate.likely <= noise.rate.high <= 0.5
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("spread", [1.0, 4.0])
+def test_the_fit_is_as_good_as_that_of_another_optimizer(seed: int, spread: float) -> None:
+    """Of a and log b with b at least 1, for some shares of wrong labels; where few rows are contradicted, b is often at
+    its bound, or a far away."""
+    generator = rng(seed)
+    z = spread * torch.randn(300, generator=generator).double() + spread
+    contradicted = torch.rand(300, generator=generator) < 0.03 * seed + torch.sigmoid(-1.5 * z) / 2
+    classes, least = 3, 1.0
+    rates, fit, _ = profile(z, contradicted, classes, least)
+    groups = torch.arange(300) * 64 // 300
+    order = z.argsort()
+    n = torch.bincount(groups).double()
+    k = torch.zeros(64).double().index_add_(0, groups, contradicted[order].double())
+    mean = torch.zeros(64).double().index_add_(0, groups, z[order]) / n
+
+    def loss(at: Any, e: float) -> float:
+        h = (1 - 1 / classes) * torch.sigmoid(at[0] - math.exp(at[1]) * mean)
+        p = (e + (1 - e / (1 - 1 / classes)) * h).clamp(1e-9, 1 - 1e-9)
+        return -float((k * p.log() + (n - k) * (1 - p).log()).sum())
+
+    for place in (0, 10, 30, 60):
+        e = float(rates[place])
+        bounds = [(-15.0, 8.0), (math.log(least), 3.0)]
+        theirs = min(
+            minimize(loss, begin, args=(e,), bounds=bounds, method="L-BFGS-B").fun
+            for begin in ((0.0, 0.1), (-3.0, 0.5), (-6.0, 1.5))
+        )
+        assert -float(fit[place]) <= theirs + 0.02

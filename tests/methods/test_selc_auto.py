@@ -27,6 +27,7 @@ from selc.turning import Decision, Evidence, Reason
 from selc.turning.paper import turning_point
 from selc.types import EvalSet, Labels, Outcome, TrainSet
 from tests.methods.common import Over
+from tests.tiers import but_for
 from tests.toy import BrokenOffError, StopAfter, assert_same_bits, results
 
 EPOCHS, ROWS = 12, 400
@@ -241,11 +242,14 @@ def test_wrong_labels_that_are_learnt_by_heart_show_and_are_put_right(noisy: Dig
 
 
 def test_clean_labels_are_left_alone() -> None:
-    """On digits, which a network can learn: nothing is contradicted where it is sure of itself."""
+    """On digits, which a network can learn: next to nothing is contradicted where it is sure of itself."""
     clean = Digits(rate=0.0)
     outcome = clean.trainer().fit(SELC(), clean.data)
     assert decision_of(outcome).reason is Reason.NO_FALL
-    assert torch.equal(analyse(outcome, clean.true, 10).corrected, clean.true)
+    found = analyse(outcome, clean.true, 10)
+    assert int((found.corrected != clean.true).sum()) <= 0.005 * len(clean.true)
+    assert found.noise_rate is not None
+    assert found.noise_rate.low < 0.005
 
 
 def test_where_nothing_can_be_learnt_no_label_is_changed_and_the_network_is_that_of_ce() -> None:
@@ -288,6 +292,23 @@ def test_very_short_trainings_end_with_a_decision(epochs: int) -> None:
     assert evidence_of(outcome).looks == epochs * math.ceil(10 / epochs)
     if found.start is None or found.start > epochs - 1:  # not every label would be visited once more
         assert torch.equal(outcome.target.argmax(), data_with().labels.hard)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("schedule", [{"schedule": "constant"}, {"schedule": "cosine"}, {"milestones": [15, 22]}])
+def test_with_any_schedule_the_start_is_near_the_best_epoch_by_true_labels(schedule: dict[str, Any]) -> None:
+    """Which the run does not know: of the held-out rows it is told the given labels, of which one in five is wrong."""
+    noisy = Digits(rate=0.2)
+    settings: dict[str, Any] = {"schedule": "step", "lr": 0.02, "epochs": 30, **schedule}
+    outcome = noisy.trainer(**settings).fit(SELC(), noisy.data)
+    evidence = evidence_of(outcome)
+    assert evidence.rows is not None
+    truly = (evidence.predictions == noisy.true[evidence.rows]).double().mean(dim=1)
+    around = torch.stack([truly[max(look - 1, 0) : look + 2].mean() for look in range(30)])
+    assert float(around[decision_of(outcome).first]) > float(around.max()) - 0.06
+    given = noisy.data.labels.hard
+    corrected = analyse(outcome, given, 10).corrected
+    assert float((corrected == noisy.true).double().mean()) >= float((given == noisy.true).double().mean())
 
 
 # Looking
@@ -421,7 +442,7 @@ def test_a_validation_set_of_few_rows_shows_nothing_and_that_can_be_written_down
 # Broken off
 
 
-@pytest.mark.parametrize("epochs", [1, 12, 13, 40, 59, 60, 61, 68, 71])
+@pytest.mark.parametrize("epochs", but_for([1, 12, 40, 59, 68], [1, 12, 13, 40, 59, 60, 61, 68, 71]))
 def test_broken_off_in_a_split_or_after_it_goes_on_to_the_same_bits(epochs: int, tmp_path: Path) -> None:
     """Five splits of twelve epochs, then the training that counts."""
     whole = fit(SELC())

@@ -114,7 +114,7 @@ def test_automatic_selc_decides_alike_in_any_number_of_processes(ran: Ran, way: 
     assert again[: len(undone)] == undone
 
 
-@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("size", [1, 2, *exhaustive(4)])
 @pytest.mark.parametrize("way", WAYS)
 def test_automatic_selc_has_the_same_evidence_in_any_number_of_processes(ran: Ran, way: str, size: int) -> None:
     """Every process the same bits; and those of one process, but for the last digits of a probability."""
