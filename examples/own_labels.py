@@ -5,9 +5,9 @@ import numpy as np
 import selc
 
 rng = np.random.default_rng(0)
-x = rng.normal(size=(400, 2))
+x = rng.normal(size=(2000, 2))
 kind = np.where(x[:, 0] > 0, "right", "left")  # what is true
-labels = np.where(rng.random(400) < 0.2, np.where(kind == "left", "right", "left"), kind)  # what is given
+labels = np.where(rng.random(2000) < 0.2, np.where(kind == "left", "right", "left"), kind)  # what is given
 
 outcome = selc.fit(x, labels, epochs=60, lr=0.005, batch_size=32, schedule="constant")
 corrected = np.array(outcome.classes)[outcome.corrected_labels]
