@@ -9,6 +9,6 @@ x = rng.normal(size=(2000, 2))
 kind = np.where(x[:, 0] > 0, "right", "left")  # what is true
 labels = np.where(rng.random(2000) < 0.2, np.where(kind == "left", "right", "left"), kind)  # what is given
 
-outcome = selc.fit(x, labels, epochs=60, lr=0.005, batch_size=32, schedule="constant")
+outcome = selc.fit(x, labels, epochs=20, lr=0.01, batch_size=64, schedule="constant")
 corrected = np.array(outcome.classes)[outcome.corrected_labels]
 print(f"labels right: {np.mean(labels == kind):.1%} given, {np.mean(corrected == kind):.1%} corrected")
