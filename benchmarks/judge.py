@@ -34,6 +34,7 @@ from selc.analysis.labels import mean_probabilities
 from selc.core.watcher import Watcher
 from selc.files import make_folder, write_tensors, write_text
 from selc.methods import CE, SELC
+from selc.methods.aum import margin
 from selc.nets import create as create_net
 from selc.run.folder import environment
 from selc.train import Plan, Trainer
@@ -58,9 +59,7 @@ class MarginCE(CE):
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         label = batch.target.argmax(dim=1, keepdim=True)
-        logits = outputs.detach()
-        others = logits.scatter(1, label, -torch.inf).amax(dim=1)
-        self.total.index_add_(0, batch.index, logits.gather(1, label)[:, 0] - others)
+        self.total.index_add_(0, batch.index, margin(outputs.detach(), label)[:, 0])
         return super().loss(outputs, batch)
 
 

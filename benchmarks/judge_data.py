@@ -14,15 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from selc.core.seeding import generator
 from selc.data import ArrayInputs, digits
 from selc.data.own import suits
 from selc.errors import ConfigError
 from selc.files import make_folder
 from selc.train import Plan
 from selc.types import EvalSet, Labels, TrainSet
-from suite import SUBSET
 from suite import load as load_suite
+from suite import subset
 
 LIST = Path(__file__).parent / "judge.toml"
 DRAWN = 2_857  # rows of what is called "-2000": 2,000 of them are trained on
@@ -212,11 +211,6 @@ def _embedded(folder: str | None, name: str) -> tuple[Tensor, Tensor, Tensor, Te
         y_test,
         _labelling(folder, name)[rows],
     )
-
-
-def subset(of: int = 50_000) -> Tensor:
-    """The rows of the 10,000 features that `suite.py` takes."""
-    return torch.randperm(of, generator=generator("subset"))[:SUBSET].sort().values
 
 
 def write_images(data: str, folder: Path) -> None:

@@ -49,18 +49,19 @@ def _half(lines: list[Line]) -> list[str]:
     ]
 
 
-def _cells(lines: Iterable[Line]) -> dict[tuple[str, str], list[Line]]:
-    cells: dict[tuple[str, str], list[Line]] = defaultdict(list)
+def _grouped(lines: Iterable[Line], *names: str) -> dict[tuple[str, ...], list[Line]]:
+    groups: dict[tuple[str, ...], list[Line]] = defaultdict(list)
     for line in lines:
-        cells[line["data"], line["noise"]].append(line)
-    return dict(cells)
+        groups[tuple(line[name] for name in names)].append(line)
+    return dict(groups)
+
+
+def _cells(lines: Iterable[Line]) -> dict[tuple[str, ...], list[Line]]:
+    return _grouped(lines, "data", "noise")
 
 
 def _by_data(lines: Iterable[Line]) -> dict[str, list[Line]]:
-    groups: dict[str, list[Line]] = defaultdict(list)
-    for line in lines:
-        groups[line["data"]].append(line)
-    return dict(groups)
+    return {data: part for (data,), part in _grouped(lines, "data").items()}
 
 
 def holm(chances: dict[Any, float]) -> list[Any]:

@@ -80,8 +80,13 @@ def load(data: str, noise: str, seed: int, folder: str | None, tables: str | Non
     x, x_test, y_test, labels = _features(folder)
     rows = torch.arange(len(x))
     if data == "features":
-        rows = torch.randperm(len(x), generator=generator("subset"))[:SUBSET].sort().values
+        rows = subset(len(x))
     return Cell(x[rows], labels[noise][rows], labels["label"][rows], _halves(x_test, y_test))
+
+
+def subset(of: int = 50_000) -> Tensor:
+    """The rows of the smaller set of features."""
+    return torch.randperm(of, generator=generator("subset"))[:SUBSET].sort().values
 
 
 def _noisy(x: Tensor, y: Tensor, x_test: Tensor, y_test: Tensor, noise: str, seed: int, net: str = "mlp") -> Cell:
