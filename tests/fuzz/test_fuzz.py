@@ -102,7 +102,7 @@ def worse(kind: Kind, act: Callable[[], None]) -> Kind:
         (die, {}, "signal 9"),
         (spin, {"SECONDS": 0.1}, "slow"),
         (wait, {"PATIENCE": 0.5}, "hang"),
-        (eat, {"MEMORY": 100_000_000}, "memory"),
+        (eat, {"MEMORY": 100_000_000, "SECONDS": 600, "PATIENCE": 600}, "memory"),  # new pages can cost seconds
     ],
 )
 def test_a_reader_that_does_worse_than_our_error_is_found_and_its_file_is_kept(
