@@ -72,16 +72,18 @@ def test_targets_weights_and_metrics_are_those_of_one_process(ran: Ran, name: st
     assert_same(ran(1), ran(size), name)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", [*OTHERS, *VARIANTS])
-def test_so_they_are_for_other_methods_and_circumstances(ran: Ran, name: str) -> None:
-    assert_same(ran(1), ran(2), name)
+def test_so_they_are_for_other_methods_and_circumstances(ran_more: Ran, name: str) -> None:
+    assert_same(ran_more(1), ran_more(2), name)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", SINGLE)
-def test_in_float32_processes_differ_by_no_more_than_roundings_do(ran: Ran, name: str) -> None:
+def test_in_float32_processes_differ_by_no_more_than_roundings_do(ran_more: Ran, name: str) -> None:
     """What one unit in the last place of inputs and weights grows to is measured; every step rounds once more."""
-    alone, together = (load_file(ran(size) / f"{name}, float32.safetensors") for size in (1, 2))
-    nudged = [load_file(ran(1) / f"{name}, nudge {nudge}.safetensors") for nudge in range(NUDGES)]
+    alone, together = (load_file(ran_more(size) / f"{name}, float32.safetensors") for size in (1, 2))
+    nudged = [load_file(ran_more(1) / f"{name}, nudge {nudge}.safetensors") for nudge in range(NUDGES)]
     compared = [key for key, tensor in alone.items() if tensor.dtype == torch.float32]
     assert {"target", "probs", "losses", "model/0.weight"} <= set(compared)
     for key in compared:
@@ -130,7 +132,7 @@ def test_automatic_selc_has_the_same_evidence_in_any_number_of_processes(ran: Ra
         assert torch.equal(ours[0][key], alone[key])
 
 
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", [2, *exhaustive(4)])
 @pytest.mark.parametrize("way", WAYS)
 def test_what_automatic_selc_ends_with_is_that_of_one_process(ran: Ran, way: str, size: int) -> None:
     assert_same(ran(1), ran(size), f"automatic, {way}, exact")
