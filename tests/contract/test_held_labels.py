@@ -33,7 +33,7 @@ def held_set() -> TrainSet:
 def test_a_verified_label_is_what_the_method_believes_and_corrects_to(name: str) -> None:
     data = held_set()
     assert data.held is not None
-    outcome = trainer(epochs=10).fit(quick(name), data)
+    outcome = trainer().fit(quick(name), data)
     verdict = torch.eye(CLASSES)[data.labels.hard[data.held]]
     torch.testing.assert_close(outcome.target.full()[data.held], verdict)
     assert torch.equal(outcome.corrected_labels[data.held], data.labels.hard[data.held])
