@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
+
+if TYPE_CHECKING:
+    from selc.report.page import Picture
+    from selc.report.reading import Snapshot
 
 # Test (as `file::name`) -> why it may skip.
 MAY_SKIP = {
@@ -60,6 +65,24 @@ MAY_SKIP = {
 # Two workers on two cores: more threads would only wait for each other. `make test-arithmetic` also tries two.
 torch.set_num_threads(int(os.environ.get("SELC_TEST_THREADS", "1")))
 _unexpected: list[str] = []
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of the words of a report: its figures, which take most of its time, are not drawn."""
+    from selc.report.figures import plates
+    from selc.report.page import Picture
+
+    def pictures(shot: Snapshot) -> dict[str, Picture]:
+        return {plate.name: Picture(remark="Not drawn.") for plate in plates(shot)}
+
+    monkeypatch.setattr("selc.report.page._pictures", pictures)
+
+
+@pytest.fixture
+def unpainted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of which figures a report has, and what is said in their place: drawn, but not turned into a file."""
+    monkeypatch.setattr("selc.report.page.as_svg", lambda figure: b"<?xml version='1.0'?><svg/>")
 
 
 def _note(report: pytest.TestReport | pytest.CollectReport) -> None:

@@ -129,7 +129,9 @@ def test_signals_mean_what_they_did_when_it_is_over() -> None:
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.exhaustive)]
+)
 def test_an_interrupted_command_says_how_to_go_on_and_resume_does(
     number: signal.Signals, code: int, tmp_path: Path
 ) -> None:

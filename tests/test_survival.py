@@ -5,10 +5,14 @@ Kills at every operation are in tests/crashes.
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
+import resource
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -204,31 +208,23 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str) -> None:
         resume(run.path)
 
 
-FULL_DISK = """
-import resource, sys
-from pathlib import Path
-from selc.errors import RunFolderError
-from selc.run import resume
-# No file may grow past this size: writing fails in the middle, as on a full disk.
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
-try:
-    resume(sys.argv[1])
-except RunFolderError as error:
-    print(error)
-    sys.exit(2)
-"""
+@contextmanager
+def no_file_larger_than(size: int) -> Iterator[None]:
+    """Writing fails in the middle of a file, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_full_disk_while_saving_gets_a_sentence_and_loses_nothing(tmp_path: Path) -> None:
     run = interrupted(tmp_path / "run")
     before = snapshot(run.path)
     size = next((run.path / "stage-0").glob("*.safetensors")).stat().st_size
-    result = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, str(run.path), str(size // 2)], capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 2, result.stderr
-    assert "must be writable" in result.stdout
-    assert "intact" in result.stdout
+    with no_file_larger_than(size // 2), pytest.raises(RunFolderError, match=r"must be writable.* intact"):
+        resume(run.path)
     after = snapshot(run.path)
     assert {name: after[name] for name in before} == before
     assert not [name for name in after if "state" in name and name not in before]
@@ -236,24 +232,23 @@ def test_a_full_disk_while_saving_gets_a_sentence_and_loses_nothing(tmp_path: Pa
     assert run.finished
 
 
-READ_ONLY = """
-import os, sys
-os.chdir(sys.argv[1])
-from selc.errors import RunFolderError
-from selc.run import resume
-if os.geteuid() == 0:  # root may write anywhere, unless it gives up that right (CAP_DAC_OVERRIDE, number 1)
-    import ctypes
+@contextmanager
+def without_the_rights_of_root() -> Iterator[None]:
+    """Root may write anywhere, unless it gives up that right (CAP_DAC_OVERRIDE, number 1), as this thread does here."""
+    if os.geteuid() != 0:
+        yield
+        return
     rights, libc = (ctypes.c_uint32 * 6)(), ctypes.CDLL(None, use_errno=True)
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)
     assert libc.capget(header, rights) == 0
+    before = rights[0]
     rights[0] &= ~2
     assert libc.capset(header, rights) == 0
-try:
-    resume(".")
-except RunFolderError as error:
-    print(error)
-    sys.exit(2)
-"""
+    try:
+        yield
+    finally:
+        rights[0] = before
+        assert libc.capset(header, rights) == 0
 
 
 def test_nothing_is_lost_when_the_folder_cannot_be_written(tmp_path: Path) -> None:
@@ -262,11 +257,9 @@ def test_nothing_is_lost_when_the_folder_cannot_be_written(tmp_path: Path) -> No
     everything = [run.path, *run.path.rglob("*")]
     for path in everything:
         path.chmod(0o555)
-    command = [sys.executable, "-c", READ_ONLY, str(run.path)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.returncode == 2, result.stderr
-    assert "must be writable; got: Permission denied. What was saved before is intact" in result.stdout
-    assert "Traceback" not in result.stderr
+    said = "must be writable; got: Permission denied. What was saved before is intact"
+    with without_the_rights_of_root(), pytest.raises(RunFolderError, match=said):
+        resume(run.path)
     for path in everything:
         path.chmod(0o755)
     assert snapshot(run.path) == before
