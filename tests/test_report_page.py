@@ -227,6 +227,7 @@ def relabelled(run: RunFolder) -> list[dict[str, Any]]:
     return [{**row, "suggested_confidence": float(row["suggested_confidence"])} for row in rows]
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_the_truth_is_a_section_of_its_own_and_only_where_it_is_known(
     digits: RunFolder, page: Page, photos: tuple[RunFolder, Path], tmp_path: Path
 ) -> None:
@@ -279,6 +280,7 @@ def test_of_clean_labels_no_more_is_said_to_be_wrong_than_the_estimate_says(tmp_
     assert percent(rate["high"]) in said[1]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_where_no_sign_of_wrong_labels_is_found_nothing_needs_to_be_done(digits: RunFolder, tmp_path: Path) -> None:
     rate = rate_of(0.0, 0.0, 0.012)
     quiet = untouched(digits, tmp_path / "quiet", Why.CLEAN, rate)
@@ -352,7 +354,10 @@ def test_nothing_is_to_be_done_only_where_not_one_label_is_estimated_to_be_wrong
 
 
 @pytest.mark.parametrize("why", [Why.CLEAN, Why.CANNOT_TELL, Why.NOT_SURE])
-def test_where_no_label_was_replaced_the_page_says_so_and_why(why: Why, digits: RunFolder, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("undrawn")
+def test_where_no_label_was_replaced_the_page_says_so_and_why(
+    why: Why, digits: RunFolder, page: Page, tmp_path: Path
+) -> None:
     decision = digits.decision()
     assert decision is not None
     assert decision.start is not None
@@ -360,9 +365,10 @@ def test_where_no_label_was_replaced_the_page_says_so_and_why(why: Why, digits: 
     text = page_of(run.path, tmp_path).text
     assert f"Correction starts in epoch {round(decision.start) + 1}. But at the end no label was replaced" in text
     assert WHY[why] in text
-    assert "But at the end no label was replaced" not in page_of(digits, tmp_path).text
+    assert "But at the end no label was replaced" not in page.text
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_a_method_without_a_turning_point_says_what_it_cannot_tell(tmp_path: Path) -> None:
     run = trained(tmp_path / "ce", "moons", noise=NOISY, method={"name": "ce"}, train={"epochs": 3})
     assert run.summary["noise_rate"] is None
@@ -402,6 +408,7 @@ def test_the_turning_point_is_told_by_what_was_held_out_and_what_that_showed(dig
     assert f"one of {points(decision.visible)} would have been" in decided
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_one_part_that_was_held_out_and_a_validation_set_are_called_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -525,6 +532,7 @@ def test_what_was_replaced_is_what_is_to_be_relabelled(digits: RunFolder, page: 
     assert which_changes(believed, 0) == ""
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_method_that_cannot_judge_its_changes_says_to_look_at_them(tmp_path: Path) -> None:
     run = trained(tmp_path / "elr", "digits", noise=NOISY, method={"name": "elr"}, train={"epochs": 4, "lr": 0.02})
     assert run.summary["changed"] > 0
@@ -535,6 +543,7 @@ def test_a_method_that_cannot_judge_its_changes_says_to_look_at_them(tmp_path: P
 
 
 @pytest.mark.parametrize("finished", [True, False])
+@pytest.mark.usefixtures("unpainted")
 def test_a_run_with_names_that_only_another_program_knew_is_reported(
     finished: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -580,6 +589,7 @@ def test_the_gallery_shows_the_issues_of_lowest_quality_first(digits: RunFolder)
     assert shown.crisp
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_pictures_are_those_of_the_samples(photos: tuple[RunFolder, Path], tmp_path: Path) -> None:
     run, place = photos
     shown = gallery(Snapshot(run.path))
@@ -603,6 +613,7 @@ def test_sixty_large_pictures_stay_far_below_the_limit() -> None:
     assert 60 * len(thumbnail(noise)) < LARGEST / 2  # noise is the worst that JPEG can be given
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_rows_of_a_table_are_shown_as_they_were_written(tmp_path: Path) -> None:
     data = flower_csv(tmp_path / "flowers.csv", 60)
     run = trained(tmp_path / "run", {"name": "table", "path": str(data)}, train={"epochs": 6})
@@ -618,6 +629,7 @@ def test_rows_of_a_table_are_shown_as_they_were_written(tmp_path: Path) -> None:
     assert 'class="gallery' not in page.source
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_cells_of_text_are_shown_in_short_and_as_text_whether_they_are_features_or_not(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     remarks = [f"<img src=x onerror=alert(1)> &amp; number {k}, {'long ' * 100}" for k in range(60)]
@@ -664,12 +676,14 @@ def test_a_gap_of_a_table_is_a_dash_and_not_the_number_that_fills_it(tmp_path: P
     assert [card.numbers for card in shown.cards] == [tuple(texts[card.row]) for card in shown.cards]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_moons_are_rows_of_two_numbers(moons: RunFolder, tmp_path: Path) -> None:
     shown = gallery(Snapshot(moons.path))
     assert shown.columns == ("x1", "x2")
     assert "x2" in page_of(moons, tmp_path).text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_arrays_from_python_are_named_by_their_rows_and_the_page_says_so(tmp_path: Path) -> None:
     x = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
     fitted(x, (x[:, 0] > 0).long(), tmp_path / "run", 3)
@@ -677,6 +691,7 @@ def test_arrays_from_python_are_named_by_their_rows_and_the_page_says_so(tmp_pat
     assert "started from Python with arrays, which are not in its folder" in page.text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_no_samples_means_that_no_data_are_read(photos: tuple[RunFolder, Path], tmp_path: Path) -> None:
     copy, _ = moved(photos, tmp_path)
     page = page_of(copy, tmp_path, samples=0)
@@ -687,6 +702,7 @@ def test_no_samples_means_that_no_data_are_read(photos: tuple[RunFolder, Path], 
 # Bad input
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_report_of_a_run_whose_images_have_moved_is_written_with_one_sentence(
     photos: tuple[RunFolder, Path], tmp_path: Path
 ) -> None:
@@ -724,6 +740,7 @@ def test_other_rows_in_a_table_are_not_taken_for_those_of_the_run(tmp_path: Path
     assert "the data must be the same" in shown.remark
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_a_run_that_is_not_finished_is_reported_as_far_as_it_is(stopped: Path, tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file()}
     page = page_of(stopped, tmp_path)
@@ -779,6 +796,7 @@ def test_a_run_without_an_epoch_has_a_page_too(stopped: Path, tmp_path: Path) ->
     assert page.all("img") == []
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_report_that_cannot_be_written_leaves_the_old_one(
     moons: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -815,6 +833,7 @@ def test_the_page_asks_for_nothing_from_anywhere(page: Page) -> None:
     assert anchors <= set(page.ids)
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_names_that_are_markup_appear_as_text(photos: tuple[RunFolder, Path], tmp_path: Path) -> None:
     page = page_of(photos[0], tmp_path)
     assert "<b onclick=x>red & co" in page.text
@@ -973,6 +992,7 @@ def test_the_command_writes_the_page_into_the_run_and_says_where(moons: RunFolde
     assert (copy / "figures" / "losses.svg").is_file()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_command_notes_a_run_that_is_not_finished(stopped: Path, tmp_path: Path) -> None:
     result = call("report", str(stopped), "--out", str(tmp_path / "page.html"))
     assert result.exit_code == 0, result.output

@@ -109,6 +109,7 @@ def test_decisions_of_another_run_are_refused_and_nothing_is_written(tmp_path: P
     assert in_order(tmp_path) == before
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_report_of_a_run_whose_images_have_moved_is_written_and_says_so(tmp_path: Path) -> None:
     data = folder(tmp_path / "photos", each=6)
     assert call("train", str(data), "--net", "mlp", "--out", str(tmp_path / "run"), "--epochs", "1").exit_code == 0
