@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 import re
 import subprocess
@@ -27,6 +28,7 @@ from selc.estimator import SELCClassifier
 from selc.methods import METHODS, create
 from selc.nets import create as create_net
 from selc.run.predict import probabilities, rebuilt
+from tests.tiers import exhaustive
 
 Array = np.ndarray[Any, np.dtype[Any]]
 ROOT = Path(__file__).parents[1]
@@ -36,6 +38,10 @@ def quick(**changes: Any) -> SELCClassifier:
     """A cheap one: a small network, few epochs."""
     settings: dict[str, Any] = {"max_epochs": 12, "lr": 0.02, "batch_size": 16, "module_options": {"hidden": [32]}}
     return SELCClassifier(**{**settings, "random_state": 0, "device": "cpu", **changes})
+
+
+# Where it does not matter when correction starts: to decide that takes five more trainings.
+GIVEN: dict[str, Any] = {"start": 4}
 
 
 def blobs(rows: int = 90, seed: int = 3) -> tuple[Array, Array]:
@@ -53,9 +59,10 @@ CHECKS = {
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("start", [4, *exhaustive("auto")])
 @pytest.mark.parametrize("name", list(CHECKS))
-def test_every_check_of_scikit_learn_passes(name: str) -> None:
-    CHECKS[name](quick())
+def test_every_check_of_scikit_learn_passes(name: str, start: float | str) -> None:
+    CHECKS[name](quick(method_options={"start": start}))
 
 
 # As a part of scikit-learn
@@ -63,16 +70,16 @@ def test_every_check_of_scikit_learn_passes(name: str) -> None:
 
 def test_it_works_at_the_end_of_a_pipeline_in_a_grid_and_in_cross_validation() -> None:
     x, y = blobs()
-    pipeline = make_pipeline(StandardScaler(), quick())
+    pipeline = make_pipeline(StandardScaler(), quick(method_options=GIVEN))
     grid = GridSearchCV(pipeline, {"selcclassifier__lr": [1e-6, 0.02]}, cv=2).fit(x, y)
     assert grid.best_params_ == {"selcclassifier__lr": 0.02}
-    assert cross_val_score(quick(), x, y, cv=3).mean() > 0.95
+    assert cross_val_score(quick(method_options=GIVEN), x, y, cv=3).mean() > 0.95
 
 
 def test_labels_may_be_names_or_numbers_with_gaps_and_stay_what_they_were() -> None:
     x, y = blobs()
     names = np.array(["rose", "tulip", "aster"])[y]
-    by_name, by_number = quick().fit(x, names), quick().fit(x, 7 * y - 7)
+    by_name, by_number = (quick(method_options=GIVEN).fit(x, given) for given in (names, 7 * y - 7))
     assert by_name.classes_.tolist() == ["aster", "rose", "tulip"]
     assert by_number.classes_.tolist() == [-7, 0, 7]
     assert (by_name.predict(x) == names).mean() > 0.95
@@ -106,10 +113,10 @@ def test_clone_and_pickle_keep_everything() -> None:
 def test_frames_are_known_by_their_columns() -> None:
     x, y = blobs()
     frame = pd.DataFrame(x, columns=["a", "b", "c"])
-    fitted = quick().fit(frame, pd.Series(y))
+    fitted = quick(method_options=GIVEN).fit(frame, pd.Series(y))
     assert fitted.feature_names_in_.tolist() == ["a", "b", "c"]
     assert fitted.n_features_in_ == 3
-    assert np.array_equal(fitted.predict_proba(frame), quick().fit(x, y).predict_proba(x))
+    assert np.array_equal(fitted.predict_proba(frame), quick(method_options=GIVEN).fit(x, y).predict_proba(x))
     with pytest.raises(ValueError, match="feature names should match"):
         fitted.predict(frame[["b", "a", "c"]])
 
@@ -180,7 +187,7 @@ class Named(nn.Module):
 )
 def test_a_network_may_be_a_name_a_module_a_class_or_a_function(changes: dict[str, Any]) -> None:
     x, y = blobs()
-    fitted = quick(**changes).fit(x, y)
+    fitted = quick(method_options=GIVEN, **changes).fit(x, y)
     assert fitted.score(x, y) > 0.9
 
 
@@ -236,7 +243,8 @@ def digits() -> tuple[SELCClassifier, Array, Array, Array]:
     noisy = true.copy()
     noisy[::5] = (noisy[::5] + 1) % 10
     ids = np.array([f"scan-{k}" for k in range(len(x))])
-    fitted = SELCClassifier(max_epochs=30, random_state=0).fit(x, names[noisy], sample_ids=ids)
+    classifier = SELCClassifier(max_epochs=20, module_options={"hidden": [64]}, random_state=0)
+    fitted = classifier.fit(x, names[noisy], sample_ids=ids)
     return fitted, x, names[true], names[noisy]
 
 
@@ -291,10 +299,12 @@ def test_verbose_prints_a_line_per_epoch(capsys: pytest.CaptureFixture[str]) -> 
     assert len(capsys.readouterr().out.splitlines()) == 3
 
 
-def test_without_scikit_learn_the_extra_is_named() -> None:
-    code = "import sys; sys.modules['sklearn'] = sys.modules['sklearn.base'] = None; import selc.estimator"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "pip install 'selc[sklearn]'" in result.stderr.splitlines()[-1]
+def test_without_scikit_learn_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "selc.estimator")
+    for name in ("sklearn", "sklearn.base"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ConfigError, match=r"pip install 'selc\[sklearn\]'"):
+        importlib.import_module("selc.estimator")
 
 
 @pytest.mark.exhaustive
@@ -309,9 +319,13 @@ def test_the_example_corrects_labels_and_predicts_new_rows() -> None:
     assert 10 < estimated < 35
 
 
-def test_what_the_page_shows_runs() -> None:
+@pytest.mark.parametrize("epochs", [2, *exhaustive(None)])  # None: as many as the page says
+def test_what_the_page_shows_runs(epochs: int | None) -> None:
     pytest.importorskip("cleanlab")
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "scikit-learn.md").read_text(), re.DOTALL)
     assert len(blocks) == 2
     for block in blocks:
+        if epochs is not None:
+            block, found = re.subn(r"max_epochs=\d+", f"max_epochs={epochs}", block)
+            assert found == 1
         exec(block, {})
