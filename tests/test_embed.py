@@ -32,6 +32,7 @@ from selc.run.embed import embed
 from selc.run.embed_net import Backbone, folded
 from selc.types import EvalSet
 from tests.helpers import rng
+from tests.tiers import exhaustive
 
 VIEW = View((12, 12), (0.5, 0.5, 0.5), (0.2, 0.2, 0.2))
 CPU = torch.device("cpu")
@@ -153,7 +154,7 @@ def test_grey_images_of_any_range_run_from_black_to_white(tmp_path: Path, caplog
     assert "numbers from 0 to 16" in caplog.text
 
 
-@pytest.mark.parametrize("after", [0, 16, 33, 50, 79])
+@pytest.mark.parametrize("after", [0, 33, *exhaustive(16, 50, 79)])
 def test_an_interrupted_call_goes_on_and_ends_with_the_same_file(
     after: int, tmp_path: Path, small_chunks: None
 ) -> None:

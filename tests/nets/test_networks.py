@@ -15,6 +15,8 @@ from tests.tiers import but_for, exhaustive
 
 LIGHT: dict[str, dict[str, Any]] = {"vgg19-bn": {"hidden": 32}}  # the same layers, but for 119 M weights
 LARGE = ("inception-resnet-v2", "vgg19-bn", "wrn-28-10")  # seconds each, in `make test-all` only
+# And those of which there is a smaller one of the same blocks: what is costly is shown of that one in `make test`.
+DEEPER = (*LARGE, "resnet34", "resnet50", "preact-resnet34")
 STEPS = 80  # twice as many as the slowest takes; most take three
 STEMMED = [name for name in NETS if "stem" in NETS.defaults(name)]
 
@@ -34,7 +36,7 @@ def on_meta(name: str, num_classes: int, shape: tuple[int, ...], **options: Any)
         return create(name, num_classes, shape, options)
 
 
-@pytest.mark.parametrize("name", but_for(LARGE, NETS))
+@pytest.mark.parametrize("name", but_for(DEEPER, NETS))
 def test_a_network_learns_to_tell_two_of_the_smallest_images_apart(name: str) -> None:
     torch.manual_seed(0)
     net = create(name, 5, smallest_shape(name), LIGHT.get(name))
@@ -86,13 +88,13 @@ def test_a_network_has_an_output_for_every_class(name: str, num_classes: int) ->
         assert net(torch.empty(2, *shape, device="meta")).shape == (2, num_classes)
 
 
-@pytest.mark.parametrize("name", sorted(set(NETS) - {"efficientnet-lite0"}))
+@pytest.mark.parametrize("name", but_for(LARGE, sorted(set(NETS) - {"efficientnet-lite0"})))
 def test_a_network_takes_grey_images(name: str) -> None:
     shape = smallest_shape(name, channels=1)
     assert on_meta(name, 3, shape)(torch.empty(2, *shape, device="meta")).shape == (2, 3)
 
 
-@pytest.mark.parametrize("name", but_for(LARGE, NETS))
+@pytest.mark.parametrize("name", but_for(DEEPER, NETS))
 def test_the_same_seed_makes_the_same_network(name: str) -> None:
     states = []
     for seed in (3, 3, 4):
