@@ -79,7 +79,7 @@ def wait() -> None:
 
 
 def eat() -> None:
-    np.ones(64_000_000)  # half a gigabyte, far above the limit: where memory is short, Linux takes other pages away
+    np.ones(24_000_000)  # 192 MB, far above the limit: where memory is short, Linux takes other pages away
 
 
 def worse(kind: Kind, act: Callable[[], None]) -> Kind:
@@ -102,7 +102,7 @@ def worse(kind: Kind, act: Callable[[], None]) -> Kind:
         (die, {}, "signal 9"),
         (spin, {"SECONDS": 0.1}, "slow"),
         (wait, {"PATIENCE": 0.5}, "hang"),
-        (eat, {"MEMORY": 100_000_000, "SECONDS": 600, "PATIENCE": 600}, "memory"),  # new pages can cost seconds
+        (eat, {"MEMORY": 40_000_000, "SECONDS": 600, "PATIENCE": 600}, "memory"),  # new pages can cost seconds
     ],
 )
 def test_a_reader_that_does_worse_than_our_error_is_found_and_its_file_is_kept(
