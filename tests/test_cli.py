@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -87,7 +88,8 @@ def test_without_out_a_free_folder_is_taken(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_configuration_file_can_be_run_again(tmp_path: Path) -> None:
     first, second = tmp_path / "a", tmp_path / "b"
-    assert call("train", "moons", "--noise", "pair", "--out", str(first), *QUICK).exit_code == 0
+    start = ["--set", "method.start=1"]  # to decide on it takes five more trainings
+    assert call("train", "moons", "--noise", "pair", "--out", str(first), *QUICK, *start).exit_code == 0
     result = call("train", "moons", "--config", str(first / "config.toml"), "--out", str(second))
     assert result.exit_code == 0, result.output
     assert (first / "config.toml").read_bytes() == (second / "config.toml").read_bytes()
@@ -210,12 +212,20 @@ def lines_of(text: str) -> dict[str, str]:
     return {line[:18].strip(): line[18:] for line in text.splitlines()}
 
 
-def test_the_end_says_how_many_labels_are_wrong_and_why_none_was_changed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    place = tmp_path / "run"
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
+    """What was said while such a run was trained, and its folder."""
+    place = tmp_path_factory.mktemp("noisy") / "run"
     result = call("train", "digits", *NOISY, "--out", str(place))
     assert result.exit_code == 0, result.output
+    return result, place
+
+
+def test_the_end_says_how_many_labels_are_wrong_and_why_none_was_changed(
+    noisy: tuple[Result, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = noisy[0]
+    place = Path(shutil.copytree(noisy[1], tmp_path / "run"))
     run = RunFolder.open(place)
     end, rate, actions = lines_of(result.stdout), run.summary["noise_rate"], run.summary["actions"]
     assert rate["estimate"] is not None
@@ -239,9 +249,9 @@ def test_the_end_says_how_many_labels_are_wrong_and_why_none_was_changed(
     assert "wrong labels" not in shown(noise_rate=None, why_unchanged="too few")
 
 
-def test_while_it_trains_it_is_told_what_for_and_what_was_decided(tmp_path: Path) -> None:
-    place = tmp_path / "run"
-    lines = call("train", "digits", *NOISY, "--out", str(place)).stderr.splitlines()
+def test_while_it_trains_it_is_told_what_for_and_what_was_decided(noisy: tuple[Result, Path]) -> None:
+    result, place = noisy
+    lines = result.stderr.splitlines()
     decision = decision_sentence(RunFolder.open(place).summary["decision"])
     assert lines.count(decision) == 1
     splits = [k for k, line in enumerate(lines) if line.startswith("split ") and "epoch 12/12" in line]

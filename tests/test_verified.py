@@ -24,6 +24,8 @@ from tests.test_review import Quiet
 from tests.toy import BrokenOffError, StopAfter
 
 NET = ["--set", "net.hidden=[16]", "--epochs", "12", "--batch-size", "20", "--lr", "0.05"]
+# Where it does not matter when correction starts: to decide that takes five more trainings.
+GIVEN = ["--set", "method.start=4"]
 
 
 def write_data(path: Path, ids: bool = True) -> Path:
@@ -40,7 +42,7 @@ def write_data(path: Path, ids: bool = True) -> Path:
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     folder = tmp_path_factory.mktemp("first")
-    result = call("train", str(write_data(folder / "data.csv")), "--out", str(folder / "run"), *NET)
+    result = call("train", str(write_data(folder / "data.csv")), "--out", str(folder / "run"), *NET, *GIVEN)
     assert result.exit_code == 0, result.output
     return RunFolder.open(folder / "run")
 
@@ -93,7 +95,7 @@ def check_held(run: RunFolder) -> None:
 def test_verdicts_alone_are_held_on_the_given_labels(first: RunFolder, method: str, tmp_path: Path) -> None:
     path = decide(first, VERDICTS, tmp_path / "decisions.json")
     out = tmp_path / "run"
-    flags = ["--verified", str(path), "--method", method, "--out", str(out)]
+    flags = ["--verified", str(path), "--method", method, "--out", str(out), *(GIVEN if method == "selc+" else [])]
     result = call("train", data_of(first), *flags, *NET)
     assert result.exit_code == 0, result.output
     second = RunFolder.open(out)
@@ -111,7 +113,7 @@ def test_verdicts_are_held_on_top_of_cleaned_labels_and_carry_over_to_the_round_
     runs = []
     for name, flags in (("both", ["--verified", str(path)]), ("table", [])):
         out = tmp_path / name
-        result = call("train", data_of(first), "--labels", str(cleaned), *flags, "--out", str(out), *NET)
+        result = call("train", data_of(first), "--labels", str(cleaned), *flags, "--out", str(out), *NET, *GIVEN)
         assert result.exit_code == 0, result.output
         runs.append(RunFolder.open(out))
         check_held(runs[-1])
@@ -128,7 +130,7 @@ def test_verdicts_are_held_on_top_of_cleaned_labels_and_carry_over_to_the_round_
     # Verdicts on the labels of the second run fit on the labels that it started from.
     out = tmp_path / "third"
     flags = ["--labels", str(cleaned), "--verified", str(later), "--out", str(out)]
-    result = call("train", data_of(first), *flags, *NET)
+    result = call("train", data_of(first), *flags, *NET, *GIVEN)
     assert result.exit_code == 0, result.output
     held = RunFolder.open(out).held
     assert held is not None
@@ -154,6 +156,7 @@ def test_a_run_with_verdicts_goes_on_after_an_interrupt_without_the_file(first: 
     settings = {
         "data": choice_for(data_of(first)),
         "labels": {"verified": str(path)},
+        "method": {"name": "selc", "start": 2},
         "net": {"name": "mlp", "hidden": [16]},
         "train": {"epochs": 12, "batch_size": 20, "lr": 0.05},
     }
@@ -197,11 +200,11 @@ def test_verdicts_about_other_data_are_refused_before_a_folder_is_made(first: Ru
 
 def test_samples_without_names_need_a_review_of_the_very_same_labels(tmp_path: Path) -> None:
     data = write_data(tmp_path / "data.csv", ids=False)
-    assert call("train", str(data), "--out", str(tmp_path / "run"), *NET).exit_code == 0
+    assert call("train", str(data), "--out", str(tmp_path / "run"), *NET, *GIVEN).exit_code == 0
     run = RunFolder.open(tmp_path / "run")
     path = decide(run, VERDICTS, tmp_path / "decisions.json")
     out = tmp_path / "second"
-    assert call("train", str(data), "--verified", str(path), "--out", str(out), *NET).exit_code == 0
+    assert call("train", str(data), "--verified", str(path), "--out", str(out), *NET, *GIVEN).exit_code == 0
     check_held(RunFolder.open(out))
     noisy = ["--noise", "symmetric", "--rate", "0.5"]
     third = str(tmp_path / "third")
@@ -213,7 +216,13 @@ def test_one_call_holds_the_rows_that_are_named(tmp_path: Path) -> None:
     true = np.arange(120) % 2
     x = (2.0 * (2 * true[:, None] - 1) + rng.normal(size=(120, 3))).astype(np.float32)
     given = np.where(np.arange(120) % 6 == 0, 1 - true, true)
-    settings: dict[str, Any] = {"epochs": 12, "batch_size": 20, "lr": 0.05, "progress": Quiet()}
+    settings: dict[str, Any] = {
+        "epochs": 12,
+        "batch_size": 20,
+        "lr": 0.05,
+        "progress": Quiet(),
+        "options": {"start": 4},
+    }
     mask = np.zeros(120, dtype=bool)
     mask[[0, 6]] = True
     for verified in ([0, 6], mask, torch.tensor([0, 6])):
