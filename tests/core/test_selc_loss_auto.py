@@ -148,12 +148,20 @@ def test_a_turning_point_that_comes_too_late_is_said_and_changes_no_label(caplog
     assert not bool(criterion.corrected_labels.any())
 
 
-@pytest.mark.parametrize("saved", [0, 3, 9, 12])  # watching for the first time, later, and correcting
-def test_saved_in_the_middle_of_an_epoch_it_goes_on_to_the_same_bits(saved: int) -> None:
+@pytest.fixture(scope="module")
+def whole() -> Loop:
+    """Twenty epochs that nothing interrupts."""
     x, given, _ = noisy_moons()
-    whole, first, second = (Loop(x, given, 2, epochs=20) for _ in range(3))
+    loop = Loop(x, given, 2, epochs=20)
     for epoch in range(20):
-        whole.epoch(epoch)
+        loop.epoch(epoch)
+    return loop
+
+
+@pytest.mark.parametrize("saved", [0, 3, 9, 12])  # watching for the first time, later, and correcting
+def test_saved_in_the_middle_of_an_epoch_it_goes_on_to_the_same_bits(saved: int, whole: Loop) -> None:
+    x, given, _ = noisy_moons()
+    first, second = (Loop(x, given, 2, epochs=20) for _ in range(2))
     for epoch in range(saved):
         first.epoch(epoch)
     first.epoch(saved, last=7)

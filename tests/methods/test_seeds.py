@@ -51,8 +51,9 @@ def first_draw(name: str, seed: int) -> list[list[int]]:
 
 @pytest.mark.parametrize("name", DRAWING)
 def test_two_seeds_draw_different_parts_and_one_seed_the_same(name: str) -> None:
-    assert first_draw(name, seed=1) == first_draw(name, seed=1)
-    assert first_draw(name, seed=1) != first_draw(name, seed=2)
+    first, again, other = (first_draw(name, seed) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
 
 
 def test_the_stages_of_nested_co_teaching_hold_out_the_same_rows() -> None:
