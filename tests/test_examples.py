@@ -26,6 +26,7 @@ def shares(text: str) -> list[float]:
     return [float(number) for number in re.findall(r"([\d.]+)%", text)]
 
 
+@pytest.mark.exhaustive
 def test_own_loop_corrects_labels() -> None:
     given, corrected = shares(run("own_loop.py"))
     assert given < 85

@@ -36,6 +36,7 @@ def real_cifar() -> Iterator[Bundle]:
         yield DATASETS["cifar10"]()
 
 
+@pytest.mark.exhaustive  # to decode all images takes long
 def test_cifar10_has_its_published_sizes_classes_mean_and_deviation(real_cifar: Bundle) -> None:
     assert torch.bincount(real_cifar.labels).tolist() == [5000] * 10
     assert torch.bincount(real_cifar.tests["test"].labels).tolist() == [1000] * 10
@@ -47,6 +48,7 @@ def test_cifar10_has_its_published_sizes_classes_mean_and_deviation(real_cifar: 
     np.testing.assert_allclose(some.std(dim=(0, 2, 3)), (0.2470, 0.2435, 0.2616), atol=0.004)
 
 
+@pytest.mark.exhaustive  # to decode all images takes long
 def test_images_and_labels_of_cifar10_belong_together(real_cifar: Bundle) -> None:
     """The nearest mean image of a class names 28 % of the test images rightly, and 10 % if labels were mixed up."""
     test = real_cifar.tests["test"]
