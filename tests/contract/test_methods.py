@@ -17,7 +17,7 @@ from selc.methods.base import Train
 from selc.methods.ce import CE
 from selc.run import Config
 from selc.types import Batch, Outcome, TrainSet
-from tests.tiers import exhaustive
+from tests.tiers import but_for, exhaustive
 from tests.toy import CLASSES, BrokenOffError, StopAfter, assert_same_bits, fit, results, small_net, train_set
 
 # Options with which something happens within the few epochs of a test.
@@ -43,6 +43,8 @@ QUICK: dict[str, dict[str, Any]] = {
     "selfie": {"warm_up": 1, "history": 2, "restarts": 1},
     "iterative-cv": {"iterations": 2, "cv_epochs": 2, "ramp": 2},
 }
+# Those of several networks or many trainings take as long as all others together.
+SEVERAL = ("co-teaching", "co-teaching+", "nested-co-teaching", "nlnl", "rsl", "self", "selfie")
 every_method = pytest.mark.parametrize("name", METHODS)
 
 
@@ -119,7 +121,7 @@ def test_it_learns_better_than_chance(name: str) -> None:
     assert whole(name).history[-1]["test"]["top1"] > 0.7  # chance is 1/3
 
 
-@every_method
+@pytest.mark.parametrize("name", but_for(SEVERAL, METHODS))  # going on after a break shows equal bits of them as well
 def test_same_seed_same_bits_and_another_seed_others(name: str) -> None:
     first = results(whole(name))
     assert_same_bits(first, results(fit(quick(name))))
