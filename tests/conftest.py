@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -65,6 +66,14 @@ MAY_SKIP = {
 # Two workers on two cores: more threads would only wait for each other. `make test-arithmetic` also tries two.
 torch.set_num_threads(int(os.environ.get("SELC_TEST_THREADS", "1")))
 _unexpected: list[str] = []
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _not_waiting_for_the_disk() -> Iterator[None]:
+    """No test outlasts a loss of power; what must is shown in `tests/crashes`, in processes of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        yield
 
 
 @pytest.fixture
