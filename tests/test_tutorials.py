@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -32,6 +33,13 @@ def commands(name: str, *, quick: str) -> None:
         extra = shlex.split(quick) if words[0] == "train" else []
         result = call(*words, *extra)
         assert result.exit_code == 0, f"{line}\n{result.output}"
+
+
+def make_data(patch: pytest.MonkeyPatch, *arguments: str) -> None:
+    """The script of the tutorials, without a process of its own."""
+    script = str(EXAMPLES / "tutorial_data.py")
+    patch.setattr(sys, "argv", [script, *arguments])
+    runpy.run_path(script, run_name="__main__")
 
 
 def judged(run: RunFolder, count: int) -> list[str]:
@@ -63,6 +71,7 @@ def check_second_round(kept: list[str], cleaned: Path) -> None:
     assert [second.classes[k] for k in second.given.tolist()] == [row["label"] for row in table]
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_from_a_folder_of_images_to_the_second_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder(tmp_path / "photos", each=6)
@@ -76,9 +85,10 @@ def test_from_a_folder_of_images_to_the_second_round(tmp_path: Path, monkeypatch
     assert Path("round-2/report.html").exists()
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_from_a_table_to_predictions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    subprocess.run([sys.executable, str(EXAMPLES / "tutorial_data.py"), "tables"], check=True)
+    make_data(monkeypatch, "tables")
     quick = "--epochs 3 --set net.hidden=[16]"
     commands("tutorial_table_1.sh", quick=quick)
     kept = judged(RunFolder.open("round-1"), 5)
@@ -88,9 +98,9 @@ def test_from_a_table_to_predictions(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert len(list(csv.DictReader(file))) == 10
 
 
-def test_the_data_of_the_tutorials_are_as_wrong_as_they_say(tmp_path: Path) -> None:
+def test_the_data_of_the_tutorials_are_as_wrong_as_they_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in ("tables", "pictures"):
-        subprocess.run([sys.executable, str(EXAMPLES / "tutorial_data.py"), kind, str(tmp_path)], check=True)
+        make_data(monkeypatch, kind, str(tmp_path))
         with open(tmp_path / "truth.csv") as file:
             truth = {row["sample_id"]: row["label"] for row in csv.DictReader(file)}
         if kind == "tables":
