@@ -414,6 +414,7 @@ def real_images(name: str, count: int) -> tuple[ImageInputs, Tensor]:
     return ImageInputs(ArrayPixels(images), view), torch.tensor([row["label"] for row in rows])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not real("train").exists(), reason="needs the images of CIFAR-10")
 def test_a_linear_probe_on_500_real_images_is_far_above_chance(tmp_path: Path) -> None:
     inputs, labels = real_images("train", 500)

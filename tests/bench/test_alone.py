@@ -11,6 +11,7 @@ from selc.bench.table import Cell, laid_over, load, names
 from selc.cli import app
 from selc.run import Config, RunFolder
 from tests.bench.miniature import shrunk
+from tests.tiers import but_for
 
 SMALL = {"digits", "cifar10", "cifar10-features"}  # data whose networks at the scale `cpu` train in a second
 
@@ -23,7 +24,11 @@ def tiny(cell: Cell) -> Cell:
     return Cell("alone", "cpu", cell.row, cell.column, cell.seed, settings)
 
 
-@pytest.mark.parametrize("name", names())
+# The cells of figures are trainings like those of the tables, with other settings.
+FIGURES = [name for name in names() if name.startswith("figure")]
+
+
+@pytest.mark.parametrize("name", but_for(FIGURES[1:], names()))
 def test_selc_train_runs_a_cell_of_each_table_from_a_file(name: str, miniatures: Path, tmp_path: Path) -> None:
     cells = load(name).cells("cpu")
     cell = tiny(next((cell for cell in cells if not cell.skip), cells[0]))
