@@ -134,7 +134,7 @@ def mixed(rows: int = 120) -> tuple[pd.DataFrame, Array]:
 
 def test_a_frame_with_text_and_gaps_is_taken_as_it_is() -> None:
     frame, y = mixed()
-    fitted = quick().fit(frame, y)
+    fitted = quick(method_options=GIVEN).fit(frame, y)
     assert fitted.n_features_in_ == 3
     assert (fitted.predict(frame) == y).mean() > 0.95
     strange = frame.head(4).assign(city=["Paris", None, "Rome", "Oslo"], size=np.nan)
@@ -194,7 +194,7 @@ def test_a_network_may_be_a_name_a_module_a_class_or_a_function(changes: dict[st
 def test_images_go_through_convolutions_and_are_scaled_by_channel() -> None:
     x, y = load_digits(return_X_y=True)
     images, y = x[y < 2].reshape(-1, 1, 8, 8)[:120], y[y < 2][:120]
-    fitted = quick(module="cnn", module_options={"width": 8}, max_epochs=6).fit(images, y)
+    fitted = quick(module="cnn", module_options={"width": 8}, max_epochs=6, method_options={"start": 2}).fit(images, y)
     assert fitted.score(images, y) > 0.9
     assert fitted.scale_ is not None
     assert fitted.scale_.mean.shape == (1, 1, 1)
@@ -290,7 +290,8 @@ def test_sample_ids_must_name_every_row_and_pass_through_a_pipeline() -> None:
     x, y = blobs(30)
     with pytest.raises(InputError, match=r"sample_ids must name each of the 30 rows; got shape \(29,\)"):
         quick().fit(x, y, sample_ids=range(29))
-    pipeline = make_pipeline(StandardScaler(), quick()).fit(x, y, selcclassifier__sample_ids=np.arange(30) + 100)
+    pipeline = make_pipeline(StandardScaler(), quick(method_options=GIVEN))
+    pipeline.fit(x, y, selcclassifier__sample_ids=np.arange(30) + 100)
     assert pipeline[-1].label_issues_["sample_id"][0] == 100
 
 
