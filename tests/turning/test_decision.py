@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import math
 from pathlib import Path
+from statistics import NormalDist
 
 import pytest
 import torch
+from torch import Tensor
 
 from selc.turning import Decision, Reason, decide
-from selc.turning.decision import alpha_for, better_than_chance, fallen, worse
+from selc.turning.decision import CHANCE, alpha_for, better_than_chance, fallen, worse
 from tests.helpers import random_labels, rng
 from tests.turning.made_up import evidence, learning
 
@@ -85,8 +87,28 @@ def test_a_network_that_predicts_nothing_starts_nothing() -> None:
 
 def test_the_majority_class_for_everything_is_no_better_than_chance() -> None:
     labels = (torch.rand(400, generator=rng(0)) < 0.05).long()
-    assert not better_than_chance(torch.zeros(400).long(), labels, 2)
-    assert better_than_chance(labels, labels, 2)
+    assert not better_than_chance(torch.zeros(1, 400).long(), labels)
+    assert better_than_chance(labels[None], labels)
+
+
+def test_chance_is_what_labels_do_that_are_dealt_anew() -> None:
+    """The share of shuffled labels that is predicted has the mean and the deviation of the test, written out."""
+    labels = (random_labels(300, 10, seed=9) - 6).clamp(0, 2)  # of three classes the first is the most frequent
+    predictions = torch.stack([random_labels(300, 4, seed=seed).clamp_max(2) for seed in range(3)])
+    dealt = torch.stack([labels[torch.randperm(300, generator=rng(seed))] for seed in range(4000)])
+    shares = (predictions[None] == dealt[:, None]).double().mean(dim=(1, 2))
+    claimed = sum(better_than_chance(predictions, other) for other in dealt[:1000]) / 1000
+    assert claimed == pytest.approx(CHANCE, abs=0.03)
+    assert shares.quantile(1 - CHANCE) == pytest.approx(threshold(predictions, labels), abs=0.004)
+
+
+def threshold(predictions: Tensor, labels: Tensor) -> float:
+    """The largest share of hits that is still chance, by mean and variance over all ways to deal (Hoeffding 1951)."""
+    votes = torch.nn.functional.one_hot(predictions.long()).double().mean(dim=0)
+    said = votes[:, labels]  # [M, M]: the score of row i with the label of row j
+    centred = said - said.mean(dim=0) - said.mean(dim=1, keepdim=True) + said.mean()
+    error = math.sqrt(float(centred.square().sum()) / (len(labels) - 1)) / len(labels)
+    return float(said.mean()) + NormalDist().inv_cdf(1 - CHANCE) * error
 
 
 def test_another_training_is_worse_only_beyond_chance() -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from selc.analysis.findings import KEEP, RELABEL, REVIEW, Findings
-from selc.analysis.lapse import NEAREST, TINY
+from selc.analysis.lapse import TINY
 from selc.analysis.noise import NoiseRate, explain
 from selc.core.store import Store
 from selc.turning.decision import Decision, Reason, better_than_chance
@@ -91,7 +91,7 @@ def analyse(outcome: Outcome, given: Tensor, num_classes: int, settled: Tensor |
     changed = contradicted & witnessed & (then_right > then_kept) & free & trusted
     worst = torch.zeros_like(contradicted)
     worst[judged.quality.argsort(stable=True)[: round((rate.likely + rate.high) / 2 * len(given))]] = True
-    review = contradicted & worst & free & learnt
+    review = contradicted & worst & free
     action = torch.where(changed, RELABEL, torch.where(review, REVIEW, KEEP))
     corrected = torch.where(changed, judged.predicted, given)
     suggested = torch.where(contradicted & free, judged.predicted, given)
@@ -129,14 +129,14 @@ def judgements(evidence: Evidence, decision: Decision, seen: Pass | None, given:
     held, sure = vote(
         evidence.predictions, evidence.confidences, evidence.given, evidence.labels, looks, evidence.num_classes
     )
-    held_quality = _mean_log(evidence.given[: decision.last + near + 1])
+    held_quality = evidence.given[: decision.last + near + 1].double().mean(dim=0)
     contradicted = held != evidence.labels
     classes = torch.zeros(evidence.num_classes, dtype=torch.bool).index_fill_(0, evidence.labels.unique(), True)
     N = len(given)
     out = torch.zeros(N, dtype=torch.bool)
     if evidence.rows is not None:
         out[evidence.rows] = True
-    predicted, confidence, quality = given.clone(), torch.zeros(N, dtype=torch.float64), torch.zeros(N).double()
+    predicted, confidence, quality = given.clone(), torch.zeros(N, dtype=torch.float64), torch.ones(N).double()
     known = out.clone()
     if seen is not None:
         first, best, last = (
@@ -144,8 +144,8 @@ def judgements(evidence: Evidence, decision: Decision, seen: Pass | None, given:
         )
         epochs = range(min(first, len(seen.losses) - 1), min(max(best, first + 1), len(seen.losses)))
         trained = (seen.predictions[epochs.start : epochs.stop] >= 0).all(dim=0)
-        passed = seen.losses[: max(last, 1)].double().clamp_max(-math.log(NEAREST))
-        quality = torch.where(trained, -passed.nanmean(dim=0), 0.0)
+        passed = seen.losses[: max(last, 1)].double().neg().exp()
+        quality = torch.where(trained, passed.nanmean(dim=0), 1.0)
         others = trained & ~out
         if bool(others.any()):
             probabilities = (-seen.losses[epochs.start : epochs.stop]).exp()
@@ -172,7 +172,7 @@ def judgements(evidence: Evidence, decision: Decision, seen: Pass | None, given:
     if evidence.rows is not None:
         predicted[evidence.rows], confidence[evidence.rows] = held, sure
     known &= classes[given] & classes[predicted]
-    return Judgements(predicted, confidence, quality.exp(), known, out, held, contradicted, sure)
+    return Judgements(predicted, confidence, quality, known, out, held, contradicted, sure)
 
 
 def vote(
@@ -200,10 +200,6 @@ def mean_probabilities(
         table.scatter_add_(1, said[:, None], (sure - share)[:, None])
         table.scatter_add_(1, labels[:, None], torch.where(same, 0.0, other - share)[:, None])
     return table / len(looks)
-
-
-def _mean_log(given: Tensor) -> Tensor:
-    return given.double().clamp_min(NEAREST).log().mean(dim=0)
 
 
 def like(values: Tensor, others: Tensor) -> Tensor:
@@ -253,7 +249,7 @@ def _by_belief(outcome: Outcome, given: Tensor, num_classes: int, settled: Tenso
     predicted, believed = _predicted(outcome), outcome.corrected_labels.cpu()
     confidence = outcome.target.at(believed.to(outcome.target.device)).cpu()
     few = outcome.decision is not None  # it could not be decided
-    learnt = better_than_chance(predicted, given, num_classes) and not few
+    learnt = better_than_chance(predicted[None], given) and not few
     free = torch.ones(len(given), dtype=torch.bool) if settled is None else ~settled
     changed = (believed != given) & free & learnt
     quality = _quality_of_losses(_pass_of(outcome), outcome.target, given)

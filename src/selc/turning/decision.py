@@ -77,7 +77,7 @@ def decide(evidence: Evidence, epochs: float, earliest: float = 0.0) -> Decision
         first += 1
     fall, error = fallen(evidence)
     visible = min(NormalDist().inv_cdf(1 - CHANCE) * error, 1.0)
-    learnt = better_than_chance(evidence.predictions[best], evidence.labels, evidence.num_classes)
+    learnt = better_than_chance(evidence.around(best), evidence.labels)
     reason = Reason.NOT_LEARNT if not learnt else Reason.FALL if fall > visible else Reason.NO_FALL
     return Decision(
         start=evidence.clock(first) if learnt else None,
@@ -139,10 +139,18 @@ def worse(evidence: Evidence, later: Tensor) -> bool:
     return float(apart.mean()) > NormalDist().inv_cdf(1 - CHANCE) * error
 
 
-def better_than_chance(predicted: Tensor, labels: Tensor, num_classes: int) -> bool:
-    """Whether labels are predicted more often than they would be if they had nothing to do with the predictions."""
-    said = torch.bincount(predicted.long(), minlength=num_classes).double() / len(labels)
-    by_luck = said[labels]  # how often each row's label is predicted of any row
-    more = (predicted == labels).double() - by_luck
-    error = math.sqrt(float((by_luck * (1 - by_luck)).sum())) / len(labels)
-    return float(more.mean()) > NormalDist().inv_cdf(1 - CHANCE) * error
+def better_than_chance(predictions: Tensor, labels: Tensor) -> bool:
+    """Whether predictions [L, M], averaged over looks, name the labels more often than they would if the labels were
+    dealt to the rows anew."""
+    seen, count = predictions.long(), len(labels)
+    size = int(max(seen.max(), labels.max())) + 1
+    given = torch.bincount(labels, minlength=size).double() / count
+    named = torch.bincount(seen.flatten(), minlength=size).double() / seen.numel()
+    by_chance = given * named
+    # Of each row: the mean and the mean square, over labels, of how much more often it names one than rows do.
+    same = seen[:, None] == seen  # [L, L, M]
+    mean = given[seen].mean(dim=0) - by_chance.sum()
+    square = (given[seen] * same).mean(dim=(0, 1)) - 2 * by_chance[seen].mean(dim=0) + (by_chance * named).sum()
+    error = math.sqrt(max(float((square - mean.square()).sum()), 0.0)) / count
+    more = float((seen == labels).double().mean() - by_chance.sum())
+    return more > NormalDist().inv_cdf(1 - CHANCE) * error

@@ -62,6 +62,10 @@ class Evidence:
         """The look that was taken after so many epochs."""
         return min(round(clock * self.looks_per_epoch), self.looks) - 1
 
+    def around(self, look: int) -> Tensor:
+        """What was predicted at a look and its neighbours, which are averaged, [L', M]."""
+        return self.predictions[max(look - TOGETHER // 2, 0) : look + TOGETHER // 2 + 1]
+
     @cached_property
     def hits(self) -> Tensor:
         """Whether the given label was predicted, averaged over neighbouring looks, [L, M]."""
