@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -66,6 +67,13 @@ MAY_SKIP = {
 # Two workers on two cores: more threads would only wait for each other. `make test-arithmetic` also tries two.
 torch.set_num_threads(int(os.environ.get("SELC_TEST_THREADS", "1")))
 _unexpected: list[str] = []
+PATIENCE = 900  # seconds: what is long by design takes minutes on two quiet cores, and the machine may be busy
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("exhaustive") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(PATIENCE))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -92,6 +100,12 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 def unpainted(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests of which figures a report has, and what is said in their place: drawn, but not turned into a file."""
     monkeypatch.setattr("selc.report.page.as_svg", lambda figure: b"<?xml version='1.0'?><svg/>")
+
+
+def pytest_collection_finish() -> None:
+    """What is imported and collected stays: it need not be looked through for garbage again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def _note(report: pytest.TestReport | pytest.CollectReport) -> None:
