@@ -34,7 +34,6 @@ def test_own_loop_corrects_labels() -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.timeout(600)  # six trainings, on a machine that may be busy
 def test_one_call_corrects_labels() -> None:
     given, corrected = shares(run("one_call.py"))
     assert given < 81
@@ -42,7 +41,6 @@ def test_one_call_corrects_labels() -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.timeout(600)
 def test_labels_that_are_names_are_corrected() -> None:
     given, corrected = shares(run("own_labels.py"))
     assert given < 81

@@ -18,7 +18,7 @@ TASKS = {
     4: "messages,eleven,automatic,tables,batch_norm",
 }
 MORE = "single,others"  # apart, as only tests that are marked `exhaustive` ask for them
-PATIENCE = 300  # seconds: the machine may be busy
+PATIENCE = 600  # seconds: the machine may be busy
 Ran = Callable[[int], Path]
 
 
