@@ -442,7 +442,7 @@ def test_a_validation_set_of_few_rows_shows_nothing_and_that_can_be_written_down
 # Broken off
 
 
-@pytest.mark.parametrize("epochs", but_for([1, 12, 40, 59, 68], [1, 12, 13, 40, 59, 60, 61, 68, 71]))
+@pytest.mark.parametrize("epochs", but_for([1, 12, 40, 59, 60, 68, 71], [1, 12, 13, 40, 59, 60, 61, 68, 71]))
 def test_broken_off_in_a_split_or_after_it_goes_on_to_the_same_bits(epochs: int, tmp_path: Path) -> None:
     """Five splits of twelve epochs, then the training that counts."""
     whole = fit(SELC())
@@ -472,7 +472,7 @@ def test_broken_off_while_watched_or_after_the_step_back_it_goes_on_to_the_same_
     same_evidence(resumed, watched)
 
 
-@pytest.mark.parametrize("more", [1, 2, 3])
+@pytest.mark.parametrize("more", but_for([1, 3], [1, 2, 3]))
 def test_broken_off_when_selc_was_worse_it_goes_on_to_the_same_bits(
     more: int, noisy: Digits, watched: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
