@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from selc.analysis import LabelAnalysis, Why, analyse
 from selc.analysis.findings import KEEP, RELABEL, REVIEW
-from selc.analysis.labels import like, transitions
+from selc.analysis.labels import like, mean_probabilities, transitions
 from selc.core import Store
 from selc.turning import Decision, Evidence, Reason, decide
 from selc.types import Outcome
@@ -108,6 +108,47 @@ def test_where_no_harm_was_seen_a_network_that_is_too_sure_changes_no_label() ->
     assert float((found.findings.is_issue & seen.findings.is_issue).sum()) > 0.9 * float(seen.findings.is_issue.sum())
     told = found.findings.suggested != given
     assert torch.equal(found.findings.confidence[told], seen.findings.confidence[told] / 2)
+
+
+def with_target(outcome: Outcome, table: Tensor) -> Outcome:
+    return replace(outcome, target=Store.of({"table": table}, C))
+
+
+def by_held_out_alone(outcome: Outcome, given: Tensor) -> LabelAnalysis:
+    """The same as if one network had held all rows out: then targets are no witness."""
+    assert outcome.evidence is not None
+    return analyse(replace(outcome, evidence=replace(outcome.evidence, splits=1)), given, C)
+
+
+def test_after_a_fall_the_run_s_own_targets_are_a_second_witness() -> None:
+    outcome, given, true = made_up(0.2, 0.2)
+    sure = torch.rand(N, generator=rng(77))[:, None] / 2 + 0.5
+    table = torch.lerp(torch.full((N, C), 1 / C), nn.functional.one_hot(true, C).float(), sure)
+    found = analyse(with_target(outcome, table), given, C)
+    seen, decision = outcome.evidence, outcome.decision
+    assert seen is not None
+    assert decision is not None
+    looks = range(max(decision.first - 1, 0), min(seen.look_at(decision.best) + 2, seen.looks))
+    held = mean_probabilities(seen.predictions, seen.confidences, seen.given, seen.labels, looks, C)
+    assert torch.equal(found.corrected, ((held + table) / 2).argmax(dim=1))
+    assert right(found.corrected, true) > right(by_held_out_alone(outcome, given).corrected, true)
+    assert torch.equal(
+        found.findings.suggested[found.findings.action == RELABEL], found.corrected[found.corrected != given]
+    )
+
+
+def test_targets_that_contradict_more_labels_than_may_be_wrong_are_no_witness() -> None:
+    outcome, given, _ = made_up(0.2, 0.2)
+    other = torch.where(torch.arange(N) % 2 == 0, (given + 1) % C, given)
+    stubborn = with_target(outcome, nn.functional.one_hot(other, C).float())
+    assert torch.equal(analyse(stubborn, given, C).corrected, by_held_out_alone(outcome, given).corrected)
+
+
+def test_targets_that_are_the_given_labels_are_no_witness() -> None:
+    """Where no epoch was left for SELC."""
+    outcome, given, _ = made_up(0.2, 0.2)
+    idle = with_target(outcome, nn.functional.one_hot(given, C).float())
+    assert torch.equal(analyse(idle, given, C).corrected, by_held_out_alone(outcome, given).corrected)
 
 
 @pytest.mark.parametrize("hard", [0.0, 0.3, 0.6])

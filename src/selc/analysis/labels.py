@@ -79,32 +79,41 @@ def analyse(outcome: Outcome, given: Tensor, num_classes: int, settled: Tensor |
     # is not surer than it is right. Else either is as likely as the other, and there may be no wrong label at all.
     trusted = learnt and (harmful or not noise.overconfident)
     rate = noise.rate if trusted else noise.rate._replace(low=0.0)
-    contradicted = (judged.predicted != given) & judged.known
-    right, _ = noise.odds(judged.confidence, rate.likely)
-    right = right if trusted else right / 2
-    free = torch.ones_like(contradicted) if settled is None else ~settled
+    predicted, confidence = judged.predicted, judged.confidence
+    free = torch.ones_like(judged.known) if settled is None else ~settled
     # A label is changed where a network that never saw it names another class, and where that is more often right than
     # wrong: with as many wrong labels as are likely if these do harm, else with the fewest. Of a row that was never
     # held out, the network of the same epochs did see the label: there the run's own target must name the class, too.
-    witnessed = judged.held_out | (believed == judged.predicted)
-    then_right, then_kept = noise.odds(judged.confidence, rate.likely if harmful else rate.low)
-    changed = contradicted & witnessed & (then_right > then_kept) & free & trusted
+    witnessed = judged.held_out | (believed == predicted)
+    then_right, then_kept = noise.odds(confidence, rate.likely if harmful else rate.low)
+    changed = (predicted != given) & judged.known & witnessed & (then_right > then_kept) & free & trusted
+    if harmful and outcome.evidence.splits > 1 and bool((believed != given).any()):
+        # SELC was trained against harm that was seen, on all rows, and its targets are a second witness of each. If
+        # both together contradict no more labels than may be wrong, there is no room for hard rows among them.
+        named, sure = _together(judged, outcome.evidence, outcome.target, given)
+        doubted = (named != given) & judged.known
+        if float(doubted.double().mean()) <= rate.high:
+            changed = doubted & free
+            predicted, confidence = (torch.where(doubted, *pair) for pair in ((named, predicted), (sure, confidence)))
+    contradicted = (predicted != given) & judged.known
+    right, _ = noise.odds(confidence, rate.likely)
+    right = right if trusted else right / 2
     worst = torch.zeros_like(contradicted)
     worst[judged.quality.argsort(stable=True)[: round((rate.likely + rate.high) / 2 * len(given))]] = True
     review = contradicted & worst & free
     action = torch.where(changed, RELABEL, torch.where(review, REVIEW, KEEP))
-    corrected = torch.where(changed, judged.predicted, given)
-    suggested = torch.where(contradicted & free, judged.predicted, given)
-    trust = torch.where(contradicted & free, right, noise.agreed(judged.confidence, rate.likely))
+    corrected = torch.where(changed, predicted, given)
+    suggested = torch.where(contradicted & free, predicted, given)
+    trust = torch.where(contradicted & free, right, noise.agreed(confidence, rate.likely))
     quality = judged.quality if settled is None else judged.quality.masked_fill(settled, 1.0)
     findings = Findings(given, _predicted(outcome), suggested, trust.clamp(0, 1), quality, action)
-    matrix = transitions(given, judged.predicted, torch.where(contradicted, right, 0.0), num_classes)
+    matrix = transitions(given, predicted, torch.where(contradicted, right, 0.0), num_classes)
     why = _why(rate, learnt, trusted, len(given)) if not bool(changed.any()) else None
     return LabelAnalysis(findings, corrected, rate if learnt else None, matrix, outcome.decision, why)
 
 
 class Judgements(NamedTuple):
-    """What is known of each row before it is decided on, [N]; the last three of the rows that were held out, [M]."""
+    """What is known of each row before it is decided on, [N]; the last four are of rows that were held out, [M]."""
 
     predicted: Tensor
     confidence: Tensor
@@ -114,6 +123,7 @@ class Judgements(NamedTuple):
     held_predicted: Tensor
     held_contradicted: Tensor
     held_confidence: Tensor
+    held_probabilities: Tensor  # [M, C]
 
 
 def judgements(evidence: Evidence, decision: Decision, seen: Pass | None, given: Tensor) -> Judgements:
@@ -126,9 +136,9 @@ def judgements(evidence: Evidence, decision: Decision, seen: Pass | None, given:
     """
     near = TOGETHER // 2  # a point of the curve is a mean over its neighbours, so these belong to it
     looks = range(max(decision.first - near, 0), min(evidence.look_at(decision.best) + near + 1, evidence.looks))
-    held, sure = vote(
-        evidence.predictions, evidence.confidences, evidence.given, evidence.labels, looks, evidence.num_classes
-    )
+    seen_out = (evidence.predictions, evidence.confidences, evidence.given)
+    probabilities = mean_probabilities(*seen_out, evidence.labels, looks, evidence.num_classes)
+    sure, held = probabilities.max(dim=1)
     held_quality = evidence.given[: decision.last + near + 1].double().mean(dim=0)
     contradicted = held != evidence.labels
     classes = torch.zeros(evidence.num_classes, dtype=torch.bool).index_fill_(0, evidence.labels.unique(), True)
@@ -148,15 +158,14 @@ def judgements(evidence: Evidence, decision: Decision, seen: Pass | None, given:
         quality = torch.where(trained, passed.nanmean(dim=0), 1.0)
         others = trained & ~out
         if bool(others.any()):
-            probabilities = (-seen.losses[epochs.start : epochs.stop]).exp()
-            named, share = vote(
+            share, named = mean_probabilities(
                 seen.predictions[epochs.start : epochs.stop, others],
                 seen.confidences[epochs.start : epochs.stop, others],
-                probabilities[:, others],
+                (-seen.losses[epochs.start : epochs.stop, others]).exp(),
                 given[others],
                 range(len(epochs)),
                 evidence.num_classes,
-            )
+            ).max(dim=1)
             predicted[others], known[others] = named, True
             confidence[others] = like(share, sure)
             quality[others] = like(quality[others], held_quality)
@@ -172,15 +181,18 @@ def judgements(evidence: Evidence, decision: Decision, seen: Pass | None, given:
     if evidence.rows is not None:
         predicted[evidence.rows], confidence[evidence.rows] = held, sure
     known &= classes[given] & classes[predicted]
-    return Judgements(predicted, confidence, quality, known, out, held, contradicted, sure)
+    return Judgements(predicted, confidence, quality, known, out, held, contradicted, sure, probabilities)
 
 
-def vote(
-    predictions: Tensor, confidences: Tensor, given: Tensor, labels: Tensor, looks: range, num_classes: int
-) -> tuple[Tensor, Tensor]:
-    """The class with the largest mean probability over some looks, [M], and that probability."""
-    share, named = mean_probabilities(predictions, confidences, given, labels, looks, num_classes).max(dim=1)
-    return named, share
+def _together(judged: Judgements, evidence: Evidence, target: Store, given: Tensor) -> tuple[Tensor, Tensor]:
+    """The class with the largest mean of both probabilities, [N], and that mean: of networks that never saw a row, and
+    of its target. Other rows have their given label."""
+    assert evidence.rows is not None
+    named, sure = given.clone(), torch.zeros(len(given), dtype=torch.float64)
+    both = (judged.held_probabilities + target.full().cpu()[evidence.rows]) / 2
+    both[:, torch.bincount(evidence.labels, minlength=evidence.num_classes) == 0] = 0.0  # they cannot be judged
+    sure[evidence.rows], named[evidence.rows] = both.max(dim=1)
+    return named, sure
 
 
 def mean_probabilities(
