@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import torch
@@ -14,7 +15,7 @@ from selc.analysis.findings import KEEP, RELABEL, REVIEW, Findings
 from selc.analysis.lapse import TINY
 from selc.analysis.noise import NoiseRate, explain
 from selc.core.store import Store
-from selc.turning.decision import Decision, Reason, better_than_chance
+from selc.turning.decision import CHANCE, Decision, Reason, better_than_chance
 from selc.turning.evidence import TOGETHER, Evidence
 from selc.types import Outcome, Pass
 
@@ -89,10 +90,11 @@ def analyse(outcome: Outcome, given: Tensor, num_classes: int, settled: Tensor |
     changed = (predicted != given) & judged.known & witnessed & (then_right > then_kept) & free & trusted
     if harmful and outcome.evidence.splits > 1 and bool((believed != given).any()):
         # SELC was trained against harm that was seen, on all rows, and its targets are a second witness of each. If
-        # both together contradict no more labels than may be wrong, there is no room for hard rows among them.
+        # both together contradict no more labels than may be wrong, but for chance, hard rows have no room among them.
         named, sure = _together(judged, outcome.evidence, outcome.target, given)
         doubted = (named != given) & judged.known
-        if float(doubted.double().mean()) <= rate.high:
+        share = float(doubted.double().mean())
+        if share - NormalDist().inv_cdf(1 - CHANCE) * math.sqrt(share * (1 - share) / len(given)) <= rate.high:
             changed = doubted & free
             predicted, confidence = (torch.where(doubted, *pair) for pair in ((named, predicted), (sure, confidence)))
     contradicted = (predicted != given) & judged.known
