@@ -142,9 +142,7 @@ def run(job: Job, folder: str | None, tables: str | None, evidence: str, before:
         rivals |= stops(ce, selc, curve) | (others(cell) if job.seed == 0 and cell.net == "mlp" else {})
         rivals |= rival_rankings(bench, selc, ce, margins.total)
     else:
-        saved = read_tensors(place)
-        saved = {name: saved[name] for name in saved if name not in ("true", "given_labels", "ce_curve")}
-        selc = bench.fit(Again(Evidence.from_tensors(saved, cell.num_classes)))
+        selc = bench.fit(Again(Evidence.from_tensors(read_tensors(place), cell.num_classes)))
         rivals = {name: known[name] for name in RIVALS if name in known}
     found = analyse(selc, cell.given, cell.num_classes)
     wrong = cell.given != cell.true

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +14,7 @@ from selc.analysis.findings import KEEP, RELABEL, REVIEW, Findings
 from selc.analysis.lapse import TINY
 from selc.analysis.noise import NoiseRate, explain
 from selc.core.store import Store
-from selc.turning.decision import CHANCE, Decision, Reason, better_than_chance
+from selc.turning.decision import BEYOND, Decision, Reason, better_than_chance
 from selc.turning.evidence import TOGETHER, Evidence
 from selc.types import Outcome, Pass
 
@@ -94,7 +93,7 @@ def analyse(outcome: Outcome, given: Tensor, num_classes: int, settled: Tensor |
         named, sure = _together(judged, outcome.evidence, outcome.target, given)
         doubted = (named != given) & judged.known
         share = float(doubted.double().mean())
-        if share - NormalDist().inv_cdf(1 - CHANCE) * math.sqrt(share * (1 - share) / len(given)) <= rate.high:
+        if share - BEYOND * math.sqrt(share * (1 - share) / len(given)) <= rate.high:
             changed = doubted & free
             predicted, confidence = (torch.where(doubted, *pair) for pair in ((named, predicted), (sure, confidence)))
     contradicted = (predicted != given) & judged.known
@@ -143,7 +142,6 @@ def judgements(evidence: Evidence, decision: Decision, seen: Pass | None, given:
     sure, held = probabilities.max(dim=1)
     held_quality = evidence.given[: decision.last + near + 1].double().mean(dim=0)
     contradicted = held != evidence.labels
-    classes = torch.zeros(evidence.num_classes, dtype=torch.bool).index_fill_(0, evidence.labels.unique(), True)
     N = len(given)
     out = torch.zeros(N, dtype=torch.bool)
     if evidence.rows is not None:
@@ -182,7 +180,7 @@ def judgements(evidence: Evidence, decision: Decision, seen: Pass | None, given:
         quality[evidence.rows] = held_quality
     if evidence.rows is not None:
         predicted[evidence.rows], confidence[evidence.rows] = held, sure
-    known &= classes[given] & classes[predicted]
+    known &= evidence.classes[given] & evidence.classes[predicted]
     return Judgements(predicted, confidence, quality, known, out, held, contradicted, sure, probabilities)
 
 
@@ -192,7 +190,7 @@ def _together(judged: Judgements, evidence: Evidence, target: Store, given: Tens
     assert evidence.rows is not None
     named, sure = given.clone(), torch.zeros(len(given), dtype=torch.float64)
     both = (judged.held_probabilities + target.full().cpu()[evidence.rows]) / 2
-    both[:, torch.bincount(evidence.labels, minlength=evidence.num_classes) == 0] = 0.0  # they cannot be judged
+    both[:, ~evidence.classes] = 0.0
     sure[evidence.rows], named[evidence.rows] = both.max(dim=1)
     return named, sure
 

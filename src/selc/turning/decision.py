@@ -23,6 +23,7 @@ AS_GOOD = 1  # standard errors: a look that is no farther below the best is as g
 AT_MOST = 0.01  # share of labels: and no farther than a point, where few rows make for large errors
 CHANCE = 0.05  # share: what is claimed of one training in twenty where it is not so
 SHOWS = 0.05  # share of labels: a fall of five points is what a run should be able to see
+BEYOND = NormalDist().inv_cdf(1 - CHANCE)  # standard errors: what is farther from nothing is claimed
 HALVINGS = 2  # a given label must be able to lose three quarters of its weight in the epochs that are left
 
 
@@ -76,7 +77,7 @@ def decide(evidence: Evidence, epochs: float, earliest: float = 0.0) -> Decision
     while evidence.clock(first) < earliest:
         first += 1
     fall, error = fallen(evidence)
-    visible = min(NormalDist().inv_cdf(1 - CHANCE) * error, 1.0)
+    visible = min(BEYOND * error, 1.0)
     learnt = better_than_chance(evidence.around(best), evidence.labels)
     reason = Reason.NOT_LEARNT if not learnt else Reason.FALL if fall > visible else Reason.NO_FALL
     return Decision(
@@ -136,7 +137,7 @@ def worse(evidence: Evidence, later: Tensor) -> bool:
     hits = (later[-TOGETHER:] == evidence.labels).double().mean(dim=0)
     apart = evidence.hits[best].double() - hits
     error = math.sqrt(float(apart.var(correction=1)) / len(apart) + 2 * evidence.scatter**2)
-    return float(apart.mean()) > NormalDist().inv_cdf(1 - CHANCE) * error
+    return float(apart.mean()) > BEYOND * error
 
 
 def better_than_chance(predictions: Tensor, labels: Tensor) -> bool:
@@ -153,4 +154,4 @@ def better_than_chance(predictions: Tensor, labels: Tensor) -> bool:
     square = (given[seen] * same).mean(dim=(0, 1)) - 2 * by_chance[seen].mean(dim=0) + (by_chance * named).sum()
     error = math.sqrt(max(float((square - mean.square()).sum()), 0.0)) / count
     more = float((seen == labels).double().mean() - by_chance.sum())
-    return more > NormalDist().inv_cdf(1 - CHANCE) * error
+    return more > BEYOND * error

@@ -62,6 +62,11 @@ class Evidence:
         """The look that was taken after so many epochs."""
         return min(round(clock * self.looks_per_epoch), self.looks) - 1
 
+    @property
+    def classes(self) -> Tensor:
+        """Whether any row of a class was held out, so that its labels can be judged, [C]."""
+        return torch.bincount(self.labels, minlength=self.num_classes) > 0
+
     def around(self, look: int) -> Tensor:
         """What was predicted at a look and its neighbours, which are averaged, [L', M]."""
         return self.predictions[max(look - TOGETHER // 2, 0) : look + TOGETHER // 2 + 1]
