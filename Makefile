@@ -1,9 +1,10 @@
 # Two commands: `make demo` shows what selc does, `make test` checks it. Both set up .venv by themselves.
-# `make test-all` is every test there is: `make test`, and what takes long or needs a browser.
+# `make test-all` is every test there is: `make test`, and what takes long, needs a browser or other people's trainers.
 PYTHON ?= python3
 TORCH  ?= 2.13.0
 PY     := .venv/bin/python
 PIP    := $(PY) -m pip --disable-pip-version-check install --quiet
+PIP_ADAPTERS := .venv-adapters/bin/python -m pip --disable-pip-version-check install --quiet
 
 # The pins hold for Python 3.11; other versions resolve freely, but never past the torch that is asked for.
 PINS := $(shell $(PYTHON) -c 'import sys; print("constraints.txt" if sys.version_info[:2] == (3, 11) else "")')
@@ -13,19 +14,24 @@ export PIP_CONSTRAINT := $(CURDIR)/$(PINS)
 endif
 # Two torch processes with two threads each on two cores are slower than with one.
 export OMP_NUM_THREADS ?= 1
+# Compiled files are kept, whatever the shell says: tests start many processes that would all compile anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 demo: .venv/demo-ok ; .venv/bin/selc demo --out runs/demo --overwrite
-test: .venv/ok check ; $(PY) -m pytest -m "not exhaustive and not browser"
-test-all: test ; $(PY) -m pytest -m "exhaustive or browser" && $(PY) tests/run_arithmetic.py --changed
+# Side by side: mypy leaves a core idle for half of its time.
+test: .venv/ok ; +$(MAKE) --no-print-directory -j2 check quick
+quick: .venv/ok ; $(PY) -m pytest -m "not exhaustive and not browser and not adapters" --ignore tests/test_layers.py
+test-all: test test-adapters ; $(PY) -m pytest -m "exhaustive or browser" && $(PY) tests/run_arithmetic.py --changed
+test-adapters: .venv-adapters/ok ; .venv-adapters/bin/python -m pytest -m adapters tests/adapters
 test-arithmetic: .venv/ok ; $(PY) tests/run_arithmetic.py
 check: .venv/ok
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
-	.venv/bin/mypy
-	$(PY) -m pytest -n 0 tests/test_layers.py
+	.venv/bin/mypy --num-workers 2
+	$(PY) -m pytest -n 0 --noconftest tests/test_layers.py
 bench: .venv/ok ; $(PY) benchmarks/overhead.py
 docs: .venv/ok ; $(PY) docs/render_methods.py
-clean: ; rm -rf .venv runs .mypy_cache .ruff_cache .pytest_cache
+clean: ; rm -rf .venv .venv-adapters runs .mypy_cache .ruff_cache .pytest_cache
 
 # `+cpu` first: it takes the CPU build where one is offered and fails at once where none is, instead of
 # starting a download of gigabytes; the plain number is the fallback outside CI.
@@ -42,4 +48,11 @@ clean: ; rm -rf .venv runs .mypy_cache .ruff_cache .pytest_cache
 .venv/ok: .venv/torch-ok pyproject.toml
 	@$(PIP) -e ".[dev]"
 	@touch $@ .venv/demo-ok
-.PHONY: demo test test-all test-arithmetic check bench docs clean
+# Apart from .venv: where torchvision is installed, transformers and lightning may fail to import.
+.venv-adapters/ok: constraints.txt pyproject.toml
+	@echo "Setting up .venv-adapters (some minutes the first time) ..."
+	@$(PYTHON) -m venv .venv-adapters
+	@$(PIP_ADAPTERS) "torch==$(TORCH)+cpu" 2>/dev/null || { test -z "$$CI" && $(PIP_ADAPTERS) "torch==$(TORCH)"; }
+	@$(PIP_ADAPTERS) -e ".[transformers,lightning]" datasets pytest pytest-xdist pytest-timeout
+	@touch $@
+.PHONY: demo test quick test-all test-adapters test-arithmetic check bench docs clean

@@ -43,10 +43,10 @@ from selc.methods.judge import Judged
 from selc.nets import create as create_net
 from selc.run.folder import environment
 from selc.train import Plan, Trainer
-from selc.turning import Evidence, decide
+from selc.turning import Evidence, TurningPoint, decide
 from selc.turning.paper import turning_point
 from selc.turning.splits import deal_parts
-from selc.types import Batch, EvalSet, Outcome, TrainSet
+from selc.types import Batch, EvalSet, Outcome, StagePlan, TrainSet
 from suite import arguments_for, done, key_of, run_all
 
 RESULTS = Path(__file__).parent / "results" / "judge.jsonl"
@@ -63,8 +63,8 @@ BARS = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95]  # confidences from w
 class MarginCE(CE):
     """CE that adds up the margin of each label, for AUM (Pleiss et al. 2020)."""
 
-    def setup(self, data: TrainSet) -> None:
-        super().setup(data)
+    def setup(self, data: TrainSet, plan: StagePlan) -> None:
+        super().setup(data, plan)
         self.total = torch.zeros(len(data))
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
@@ -104,8 +104,9 @@ class Bench:
     def fold_probabilities(self, selc: Outcome) -> Tensor:
         """P(given label) of each row by a network of all epochs that never saw it, [N]."""
         N = len(self.cell.given)
-        if selc.evidence is not None and selc.evidence.rows is not None and len(selc.evidence.rows) == N:
-            return selc.evidence.given[-1].double()  # the splits are these folds, and their rows are in order
+        evidence = evidence_of(selc)
+        if evidence is not None and evidence.rows is not None and len(evidence.rows) == N:
+            return evidence.given[-1].double()  # the splits are these folds, and their rows are in order
         found = torch.full((N,), torch.nan, dtype=torch.float64)
         parts = deal_parts(self.cell.given, FOLDS, self.plan.seed)
         for part in range(FOLDS):
@@ -147,11 +148,12 @@ def run(job: Job, folder: str | None, tables: str | None, evidence: str, before:
     found = analyse(selc, cell.given, cell.num_classes)
     wrong = cell.given != cell.true
     right_ce, right_selc = (bench.predicted(outcome) == cell.y_test for outcome in (ce, selc))
+    seen = evidence_of(selc)
     line: dict[str, Any] = {
         "rows": len(cell.given),
         "test_rows": len(cell.y_test),
         "epochs": bench.plan.epochs,
-        "splits": 0 if selc.evidence is None else selc.evidence.splits,
+        "splits": 0 if seen is None else seen.splits,
         "wrong": float(wrong.double().mean()),
         "accuracy_ce": curve[-1],
         "accuracy_ce_best": max(curve),
@@ -166,11 +168,16 @@ def run(job: Job, folder: str | None, tables: str | None, evidence: str, before:
         **{k: v for k, v in found.as_dict().items() if k != "transition_matrix"},
     }
     line |= rivals | suggestions(found, cell) | rankings(cell, selc, found)
-    if selc.evidence is not None and known is None:
+    if seen is not None and known is None:
         make_folder(place.parent)
         more = {"true": cell.true, "given_labels": cell.given, "ce_curve": torch.tensor(curve)}
-        write_tensors(place, selc.evidence.tensors() | more)
+        write_tensors(place, seen.tensors() | more)
     return line
+
+
+def evidence_of(selc: Outcome) -> Evidence | None:
+    turning = TurningPoint.of(selc.decided)
+    return None if turning is None else turning.evidence
 
 
 def stops(ce: Outcome, selc: Outcome, curve: list[float]) -> dict[str, Any]:
@@ -182,8 +189,8 @@ def stops(ce: Outcome, selc: Outcome, curve: list[float]) -> dict[str, Any]:
         turn = turn or watcher.ask()
     at = len(curve) if turn is None else round(turn.peak)
     line = {"accuracy_label_wave": curve[at - 1], "best_clean": 1 + int(np.argmax(curve))}
-    if selc.evidence is not None:
-        look = min(int((selc.evidence.predictions == selc.evidence.labels).sum(dim=1).argmax()), len(curve) - 1)
+    if (evidence := evidence_of(selc)) is not None:
+        look = min(int((evidence.predictions == evidence.labels).sum(dim=1).argmax()), len(curve) - 1)
         line |= {"accuracy_noisy_stop": curve[look], "best_noisy": 1 + look}
     return line
 
@@ -216,7 +223,7 @@ def rankings(cell: Cell, selc: Outcome, found: LabelAnalysis) -> dict[str, Any]:
     if wrong.any():
         line["ap"] = float(average_precision_score(wrong, -found.findings.quality.numpy()))
         line["f1"] = float(f1_score(wrong, flagged.numpy(), zero_division=0))
-    evidence, decision = selc.evidence, selc.decision
+    evidence, decision = evidence_of(selc), found.decision
     if evidence is None or decision is None or evidence.rows is None or evidence.splits < 2:
         return line
     looks = range(decision.first, decision.last + 1)

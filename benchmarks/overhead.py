@@ -25,12 +25,14 @@ import torch
 import torch.nn.functional as F
 
 from machine import machine
+from selc.callbacks import Callback, EpochRecord
 from selc.data import ArrayInputs
 from selc.files import write_text
 from selc.methods import create as create_method
 from selc.nets import create as create_net
+from selc.recorder import Recorder
 from selc.run.folder import environment
-from selc.train import Plan, Progress, Trainer
+from selc.train import Plan, Trainer
 from selc.types import Labels, TrainSet
 
 THREADS = 1
@@ -107,8 +109,9 @@ class Measurement:
         }
 
 
-def bare(task: Task, fused: bool = True) -> Turn:
-    """What one would write by hand in plain PyTorch, with nothing kept of any batch; our loop uses fused steps."""
+def bare(task: Task, fused: bool = True, *, recorder: type[Recorder] | None = None) -> Turn:
+    """What one would write by hand in plain PyTorch; our loop uses fused steps. Nothing is kept of any batch, but by a
+    `selc.Recorder` if there is one."""
 
     def turn() -> float:
         plan, (x, y) = task.plan(), task.data()
@@ -120,15 +123,21 @@ def bare(task: Task, fused: bool = True) -> Turn:
             model.parameters(), lr=plan.lr, momentum=plan.momentum, weight_decay=plan.weight_decay, fused=fused
         )
         model.train()
+        kept = None if recorder is None else recorder(y, task.classes)
         began = 0.0
         for epoch in range(plan.epochs):
             if epoch == 1:
                 began = time.process_time()
+            if kept is not None:
+                kept.set_epoch(epoch)
             for index in torch.randperm(len(x)).split(plan.batch_size):
                 inputs, labels = x[index], y[index]
                 if images:
                     inputs = inputs.contiguous(memory_format=torch.channels_last)
-                loss = F.cross_entropy(model(inputs), labels)
+                outputs = model(inputs)
+                if kept is not None:
+                    kept(index, outputs)
+                loss = F.cross_entropy(outputs, labels)
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
                 optimizer.step()
@@ -137,14 +146,14 @@ def bare(task: Task, fused: bool = True) -> Turn:
     return turn
 
 
-class Clock(Progress):
+class Clock(Callback):
     """When each epoch was done and saved."""
 
     def __init__(self, now: Now) -> None:
         self.now = now
         self.ends: list[float] = []
 
-    def end_epoch(self, entry: dict[str, Any]) -> None:
+    def on_epoch_saved(self, record: EpochRecord) -> None:
         self.ends.append(self.now())
 
 
@@ -159,7 +168,7 @@ def ours(task: Task, method: str, *, folder: bool = False, now: Now = time.proce
                 task.plan(),
                 lambda outputs: create_net(task.net, outputs, task.shape),
                 folder=Path(place) if folder else None,
-                progress=clock,
+                callbacks=[clock],
             )
             trainer.fit(create_method(method, options), TrainSet(ArrayInputs(x), Labels(y, task.classes)))
         return clock.ends[-1] - clock.ends[0]
@@ -169,15 +178,15 @@ def ours(task: Task, method: str, *, folder: bool = False, now: Now = time.proce
 
 FIRST_BATCH = """
 import sys, time
+from selc.callbacks import Callback
 from selc.run import Config, execute
-from selc.train import Progress
 
-class First(Progress):
-    def advance(self, rows):
+class First(Callback):
+    def on_batch_end(self, rows):
         print(time.time())
         sys.exit()
 
-execute(Config.resolve({"data": "moons", "train": {"epochs": 1}}), sys.argv[1], First())
+execute(Config.resolve({"data": "moons", "train": {"epochs": 1}}), sys.argv[1], [First()])
 """
 IMPORT_TORCH = "import time, torch; print(time.time())"
 
@@ -214,13 +223,13 @@ def measurements() -> list[Measurement]:
     ]
 
 
-def table(lines: list[dict[str, Any]]) -> str:
+def table(lines: list[dict[str, Any]], title: str = "Overhead", script: str = "overhead") -> str:
     """The lines of the result file as a page."""
     about = lines[0]
     page = [
-        "# Overhead",
+        f"# {title}",
         "",
-        f"Written by `benchmarks/overhead.py` at commit {about['commit']} with torch {about['torch']}, "
+        f"Written by `benchmarks/{script}.py` at commit {about['commit']} with torch {about['torch']}, "
         f"{about['threads']} thread, {machine(about)}. Ratios of ours to a reference that took turns with it: "
         "median and quartiles over the repeats. Seconds are medians of one turn, and say less than the ratios.",
         "",

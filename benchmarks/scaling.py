@@ -147,9 +147,10 @@ import sys, time
 import torch
 torch.set_num_threads(1)
 from selc.data import ArrayInputs
+from selc.callbacks import Callback
 from selc.methods import create
 from selc.nets import create as net
-from selc.train import Plan, Progress, Trainer
+from selc.train import Plan, Trainer
 from selc.types import Labels, TrainSet
 N, C, store = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 def peak():  # not ru_maxrss, which a process takes over from the one that started it
@@ -157,16 +158,16 @@ def peak():  # not ru_maxrss, which a process takes over from the one that start
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 x, y = torch.randn(N, 16), torch.arange(N) % C
 made = peak()
-class First(Progress):
+class First(Callback):
     first = None
-    def advance(self, rows):
+    def on_batch_end(self, rows):
         self.first = self.first or time.time()
-progress = First()
+clock = First()
 plan = Plan(epochs=1, batch_size=1024, lr=0.001, device="cpu", store=store)
 started = time.time()
-trainer = Trainer(plan, lambda k: net("mlp", k, (16,), {"hidden": (16,)}), progress=progress)
+trainer = Trainer(plan, lambda k: net("mlp", k, (16,), {"hidden": (16,)}), callbacks=[clock])
 trainer.fit(create("selc", {"start": 0, "alpha": 0.9}), TrainSet(ArrayInputs(x), Labels(y, C)))
-print(progress.first - started, peak() - made)
+print(clock.first - started, peak() - made)
 """
 
 

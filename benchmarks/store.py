@@ -170,12 +170,12 @@ def clusters(folder: str | None) -> Tensor:
 def twin_part(folder: str | None) -> Iterator[dict[str, Any]]:
     from selc.methods.base import detached_probs
     from selc.methods.selc import SELC
-    from selc.types import Batch, Sweep, TrainSet
+    from selc.types import Batch, StagePlan, Sweep, TrainSet
     from suite import plan_for, train
 
     class Watched(SELC):
-        def setup(self, data: TrainSet) -> None:
-            super().setup(data)
+        def setup(self, data: TrainSet, plan: StagePlan) -> None:
+            super().setup(data, plan)
             self.__dict__["compared"] = Compared(data.labels.hard, data.num_classes)
 
         def loss(self, outputs: Tensor, batch: Batch) -> Tensor:

@@ -36,6 +36,8 @@ MAY_SKIP = {
         ),
         "needs playwright and chromium",
     ),
+    "tests/exchange/test_label_studio.py::"
+    "test_its_own_validator_accepts_the_tasks_and_the_setup_and_no_other_class": "needs the package label-studio-sdk",
     "tests/test_embed.py::test_a_linear_probe_on_500_real_images_is_far_above_chance": "needs real data (SELC_DATA)",
     **dict.fromkeys(
         (

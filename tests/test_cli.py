@@ -25,7 +25,8 @@ from selc.noise import NOISES
 from selc.run import RunFolder
 from selc.run.unchanged import why_unchanged
 from selc.screen import Screen, show_summary
-from selc.turning import Decision
+from selc.train.metrics import METRICS
+from selc.turning import Decision, TurningPoint
 from tests.own_data.miniature import folder as images
 
 QUICK = ["--epochs", "3", "--set", "net.hidden=[16]"]
@@ -97,7 +98,8 @@ def test_a_configuration_file_can_be_run_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "registry"), [("methods", METHODS), ("nets", NETS), ("noise", NOISES), ("datasets", DATASETS)]
+    ("kind", "registry"),
+    [("methods", METHODS), ("nets", NETS), ("noise", NOISES), ("datasets", DATASETS), ("metrics", METRICS)],
 )
 def test_list_shows_every_name(kind: str, registry: object) -> None:
     assert isinstance(registry, type(METHODS))
@@ -121,6 +123,8 @@ def test_list_shows_every_name(kind: str, registry: object) -> None:
         ("train moons --optimizer adamm", ["optimizer must be one of", "Did you mean 'adam'?"]),
         ("train moons --optimizer lbfgs", ["optimizer must be one of"]),
         ("train moons --schedule cos", ["schedule must be 'constant', 'step' or 'cosine'"]),
+        ("train moons --metrics top1,macro_f2", ["metric must be one of", "Did you mean 'macro_f1'?"]),
+        ("train moons --set train.metrics=macro_f1", ["metrics must be a valid list", "got 'macro_f1'"]),
         ("train moons --pick best-val", ["needs a validation set", "val_fraction"]),
         ("train moons --device cuda:99", ["device must be", "cuda:99"]),
         ("train moons --device tpu9", ["device must be", "tpu9"]),
@@ -265,23 +269,23 @@ def test_while_it_trains_it_is_told_what_for_and_what_was_decided(noisy: tuple[R
 def test_bars_are_named_by_what_is_trained() -> None:
     screen = Screen(Console(file=io.StringIO(), force_terminal=True))
     for stage in range(2):
-        screen.begin_stage(stage, 3, 0, 10, aside=f"split {stage + 1} of 2")
-    screen.begin_stage(2, 3, 0, 10)
-    screen.begin_stage(3, 3, 0, 10)
+        screen.on_stage_begin(stage, 3, 0, 10, aside=f"split {stage + 1} of 2")
+    screen.on_stage_begin(2, 3, 0, 10, "")
+    screen.on_stage_begin(3, 3, 0, 10, "")
     names = [task.description for task in screen.bars.tasks]
     assert names == ["split 1 of 2", "split 2 of 2", "training", "training, stage 2"]
     assert [task.visible for task in screen.bars.tasks] == [False, False, True, True]
     labelled = Screen(Console(file=io.StringIO(), force_terminal=True), label="SELC")
-    labelled.begin_stage(0, 3, 0, 10, aside="split 1 of 5")
-    labelled.begin_stage(1, 3, 0, 10)
+    labelled.on_stage_begin(0, 3, 0, 10, aside="split 1 of 5")
+    labelled.on_stage_begin(1, 3, 0, 10, "")
     assert [task.description for task in labelled.bars.tasks] == ["SELC, split 1 of 5", "SELC"]
 
 
 def test_what_is_told_is_taken_as_it_is() -> None:
     written = io.StringIO()
     screen = Screen(Console(file=written, width=40))
-    screen.tell("The column [bold] is [/] " + "long " * 30)
-    screen.decided(Decision.too_few().as_dict())
+    screen.on_message("The column [bold] is [/] " + "long " * 30)
+    screen.on_decision(TurningPoint(None, Decision.too_few()))
     first, second = written.getvalue().splitlines()
     assert first.startswith("The column [bold] is [/] long")
     assert second == decision_sentence(Decision.too_few().as_dict())

@@ -77,6 +77,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embed_file, "CHUNK", 16)
 
 
+@pytest.mark.exhaustive
 def test_a_feature_is_what_the_backbone_sees_of_the_enlarged_image(tmp_path: Path) -> None:
     """Shown at 64 pixels (bicubic), with the mean of 127 and deviation of 128 that the weights were trained with."""
     data = bundle()
@@ -154,7 +155,7 @@ def test_grey_images_of_any_range_run_from_black_to_white(tmp_path: Path, caplog
     assert "numbers from 0 to 16" in caplog.text
 
 
-@pytest.mark.parametrize("after", [0, 33, *exhaustive(16, 50, 79)])
+@pytest.mark.parametrize("after", [33, *exhaustive(0, 16, 50, 79)])
 def test_an_interrupted_call_goes_on_and_ends_with_the_same_file(
     after: int, tmp_path: Path, small_chunks: None
 ) -> None:
@@ -190,6 +191,7 @@ def other_size(path: Path) -> None:
 
 
 @pytest.mark.parametrize("other", [other_data, other_backbone, other_size])
+@pytest.mark.exhaustive
 def test_half_of_another_embedding_is_neither_used_nor_lost(
     other: Callable[[Path], None], tmp_path: Path, small_chunks: None
 ) -> None:
@@ -216,6 +218,7 @@ def test_a_file_that_exists_is_refused_and_kept(tmp_path: Path) -> None:
     assert (tmp_path / "f.npz").read_text() == "precious"
 
 
+@pytest.mark.exhaustive
 def test_principal_components_are_those_of_another_library_fitted_on_the_training_rows(
     tmp_path: Path, small_chunks: None
 ) -> None:
@@ -427,6 +430,7 @@ def test_a_linear_probe_on_500_real_images_is_far_above_chance(tmp_path: Path) -
     assert probe.score((found["x_test"] - mean) / std, found["y_test"]) > 0.6  # by chance: 0.1
 
 
+@pytest.mark.exhaustive
 def test_digits_in_features_can_be_told_apart(tmp_path: Path) -> None:
     """A nearest-mean classifier on the features of the scans, shown at 64 pixels, is right for most of them."""
     data = replace(digits(), tests={})

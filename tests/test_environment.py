@@ -9,6 +9,8 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 from selc.run.folder import environment
 
 
@@ -20,6 +22,7 @@ def environment_with(**variables: str) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.exhaustive
 def test_the_instructions_that_torch_really_uses_are_named() -> None:
     assert environment_with(ATEN_CPU_CAPABILITY="default")["cpu_capability"] == "DEFAULT"
 

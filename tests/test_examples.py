@@ -34,6 +34,13 @@ def test_own_loop_corrects_labels() -> None:
 
 
 @pytest.mark.exhaustive
+def test_the_recorder_finds_wrong_labels() -> None:
+    all_, worst = shares(run("recorder.py"))
+    assert all_ < 12
+    assert worst > 70  # the moons overlap
+
+
+@pytest.mark.exhaustive
 def test_one_call_corrects_labels() -> None:
     given, corrected = shares(run("one_call.py"))
     assert given < 81
@@ -47,6 +54,7 @@ def test_labels_that_are_names_are_corrected() -> None:
     assert corrected > 92
 
 
+@pytest.mark.exhaustive
 def test_weights_of_a_run_load_in_plain_pytorch_and_predict_the_same(tmp_path: Path) -> None:
     config = Config.resolve({"data": "digits", "method": {"name": "ce"}, "train": {"epochs": 1}})
     execute(config, tmp_path / "run")

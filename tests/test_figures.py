@@ -14,6 +14,7 @@ from PIL import Image
 from sklearn.metrics import confusion_matrix as sklearn_confusion_matrix
 from torch import Tensor
 
+from selc.callbacks import Silent
 from selc.core import Mixture, fit_mixture, normalise
 from selc.errors import ConfigError, InputError, RunFolderError
 from selc.report import confusion, confusion_matrix, loss_histograms, memorisation, memorisation_curves, save
@@ -21,9 +22,9 @@ from selc.report.losses import expected_shares
 from selc.report.memory import spread
 from selc.report.style import shortened
 from selc.run import Config, RunFolder, execute, fit
-from selc.train.progress import Silent
 from selc.train.record import write_epoch
 from selc.types import Pass
+from tests.tiers import exhaustive
 
 EPOCHS = 3
 
@@ -56,7 +57,7 @@ def recorded(
     data = place.with_suffix(".npz")
     np.savez(data, x=np.eye(len(given), 2), y=given.numpy(), true=true.numpy(), classes=np.array(classes))
     settings = {"method": {"name": "ce"}, "net": {"hidden": [4]}, "train": {"epochs": 1, "batch_size": 3}}
-    run = execute(Config.resolve({"data": {"name": "npz", "path": str(data)}, **settings}), place, Silent())
+    run = execute(Config.resolve({"data": {"name": "npz", "path": str(data)}, **settings}), place, [Silent()])
     own = Pass(*(values[0] for values in run.records(0)))
     write_epoch(place / "stage-0" / "records", 0, own._replace(**chosen), len(classes))
     return run
@@ -282,7 +283,7 @@ def test_figures_that_need_true_labels_say_so(draw: object, blind: RunFolder) ->
         draw(blind)
 
 
-@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
+@pytest.mark.parametrize("ending", ["svg", *exhaustive("png", "pdf")])
 def test_equal_figures_are_equal_bytes(ending: str, run: RunFolder, tmp_path: Path) -> None:
     first, second = tmp_path / f"first.{ending}", tmp_path / "new" / f"second.{ending.upper()}"
     for path in (first, second):

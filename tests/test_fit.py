@@ -19,6 +19,7 @@ from selc.data.datasets import labels_of
 from selc.errors import ConfigError, InputError, RunFolderError, TrainingError
 from selc.methods import GCE, SELC
 from selc.run import Config
+from selc.train.metrics import usual
 from tests.own_data.miniature import write_csv
 from tests.toy import BrokenOffError, StopAfter, assert_same_bits, blobs, results
 
@@ -45,7 +46,7 @@ def test_it_returns_the_model_targets_labels_and_history() -> None:
     assert outcome.corrected_labels.shape == (90,)
     assert outcome.losses.shape == outcome.predictions.shape == (4, 90)
     assert [e["epoch"] for e in outcome.history] == [0, 1, 2, 3]
-    assert set(outcome.history[0]["mine"]) == {"top1"}
+    assert set(outcome.history[0]["mine"]) == set(usual()) - {"top5"}
 
 
 def test_a_method_object_and_a_network_of_ones_own_are_taken_as_they_are() -> None:
@@ -77,7 +78,7 @@ def test_a_run_from_arrays_can_be_saved_and_resumed(tmp_path: Path) -> None:
     settings: dict[str, Any] = {**PLAN, "net_options": {"hidden": [16]}, "out": tmp_path / "run"}
     whole = quick(x, y)
     with pytest.raises(BrokenOffError):
-        selc.fit(x, y, method=method, progress=StopAfter(2), **settings)
+        selc.fit(x, y, method=method, callbacks=[StopAfter(2)], **settings)
     with pytest.raises(RunFolderError, match="new or an empty folder"):
         selc.fit(x, y, method=method, **settings)
     with pytest.raises(RunFolderError, match="resume=True"):
@@ -96,7 +97,7 @@ def test_a_method_and_a_network_that_only_the_caller_has_are_saved_and_resumed(t
     x, y = blobs()
     settings: dict[str, Any] = {**PLAN, "net": nn.Linear(4, 3), "out": tmp_path / "run"}
     with pytest.raises(BrokenOffError):
-        selc.fit(x, y, method=Mine(q=0.5), progress=StopAfter(2), **settings)
+        selc.fit(x, y, method=Mine(q=0.5), callbacks=[StopAfter(2)], **settings)
     selc.fit(x, y, method=Mine(q=0.5), resume=True, **settings)
     run = selc.RunFolder.open(tmp_path / "run")
     assert run.finished
@@ -155,7 +156,7 @@ def test_names_are_written_to_the_run_and_shared_by_test_sets(tmp_path: Path) ->
     x, y = blobs()
     names = [("kiwi", "fig", "lime")[k] for k in y.tolist()]
     outcome = quick(x, names, tests={"mine": (x[:3], names[:3])}, val=(x[3:5], names[3:5]), out=tmp_path / "run")
-    assert set(outcome.history[0]["mine"]) == {"top1"}
+    assert set(outcome.history[0]["mine"]) == set(usual()) - {"top5"}
     run = selc.RunFolder.open(tmp_path / "run")
     assert run.classes == ("fig", "kiwi", "lime")
     assert (tmp_path / "run" / "corrected_labels.csv").read_text().splitlines()[1].startswith("0,kiwi,")

@@ -18,13 +18,14 @@ LAYERS = [
     {"core"},
     {"turning"},
     {"types"},
+    {"callbacks"},
     {"analysis"},
-    {"noise", "data", "nets"},
+    {"noise", "data", "nets", "recorder"},
     {"methods"},
     {"train"},
     {"run"},
     {"report", "screen", "estimator", "integrations"},
-    {"demo", "bench"},
+    {"demo", "bench", "exchange"},
     {"cli"},
     {"__main__"},
 ]
@@ -68,6 +69,54 @@ def test_imports_go_down() -> None:
             if other != own and LEVEL[other] >= LEVEL[own]:
                 wrong.append(f"{path.relative_to(SOURCE.parent)}:{line} imports {module}")
     assert not wrong, "\n".join(wrong)
+
+
+GENERIC = ("types", "callbacks", "train")  # they train by any method, and know none
+OF_METHODS = {"selc.methods.base", "selc.methods.parts"}  # what all methods share
+
+
+def known_methods(source: str) -> list[int]:
+    """Lines that import what belongs to a method: the turning point, what is concluded from it, or a file of one."""
+    wrong = []
+    for node in ast.walk(ast.parse(source)):
+        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            modules = [node.module or ""]
+            if node.module == "selc":
+                modules = [f"selc.{alias.name}" for alias in node.names]
+        for module in modules:
+            room = ".".join(module.split(".")[:2])
+            if room in ("selc.turning", "selc.analysis") or (room == "selc.methods" and module not in OF_METHODS):
+                wrong.append(node.lineno)  # type: ignore[attr-defined]
+    return wrong
+
+
+def test_what_trains_knows_no_method() -> None:
+    wrong = [
+        f"{path.relative_to(SOURCE)}:{line}"
+        for path in SOURCE.rglob("*.py")
+        if part(path) in GENERIC or path == SOURCE / "methods" / "base.py"
+        for line in known_methods(path.read_text())
+    ]
+    assert not wrong, wrong
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import selc.turning",
+        "from selc import turning",
+        "from selc.turning import Decision",
+        "from selc.turning.evidence import Evidence",
+        "from selc.analysis import analyse",
+        "from selc.methods import CE",
+        "from selc.methods.selc import SELC",
+    ],
+)
+def test_a_line_that_knows_a_method_would_be_noticed(line: str) -> None:
+    assert known_methods(line) == [1]
+    assert known_methods(f"def late():\n    {line}") == [2]
+    assert not known_methods("from selc.methods.base import METHODS\nfrom selc.methods.parts import Pair\nimport selc")
 
 
 def test_the_core_needs_nothing_but_torch() -> None:

@@ -9,10 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from selc.callbacks import Callback, EpochRecord
 from selc.data import ArrayInputs, crop_and_flip
 from selc.methods import CE, GCE, Method, SELCPlus
 from selc.nets import create
-from selc.train import Plan, Progress, Trainer
+from selc.train import Plan, Trainer
 from selc.types import Batch, EvalSet, Labels, Step, TrainSet
 from tests.float64 import in_float64
 from tests.toy import assert_same_bits, blobs, fit, results, train_set, trainer
@@ -146,13 +147,13 @@ def test_rows_held_out_are_not_trained_on_and_keep_their_numbers() -> None:
     assert 0 <= outcome.history[0]["val"]["top1"] <= 1
 
 
-class _Weights(Progress):
+class _Weights(Callback):
     """Remembers the weights after each epoch."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model, self.epochs = model, list[dict[str, Tensor]]()
 
-    def end_epoch(self, entry: dict[str, Any]) -> None:
+    def on_epoch_saved(self, record: EpochRecord) -> None:
         self.epochs.append({k: v.clone() for k, v in self.model.state_dict().items()})
 
 
@@ -165,7 +166,7 @@ def test_the_network_that_is_kept_is_the_one_that_was_asked_for(pick: str) -> No
     # A validation set with shifted labels: the best epoch is the first, before anything was learnt.
     val = EvalSet(ArrayInputs(x), (y + 1) % 3)
     plan = Plan(epochs=6, lr=0.1, batch_size=16, pick=pick)  # type: ignore[arg-type]
-    outcome = Trainer(plan, lambda _: model, val=val, progress=watched).fit(CE(), train_set())
+    outcome = Trainer(plan, lambda _: model, val=val, callbacks=[watched]).fit(CE(), train_set())
     scores = [e["val"]["top1"] for e in outcome.history]
     best = scores.index(max(scores)) if pick == "best-val" else 5
     assert (best == 5) == (pick == "last"), "the test needs a best epoch that is not the last"
@@ -233,6 +234,7 @@ def test_a_method_chooses_its_rows_and_sweeps_when_it_asks() -> None:
     assert sum(counts) == 90
 
 
+@pytest.mark.exhaustive
 @in_float64()
 def test_compiled_and_eager_training_agree() -> None:
     """Without a compiler at hand torch falls back to an error, so the backend is the one that needs none."""

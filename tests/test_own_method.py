@@ -6,6 +6,7 @@ import re
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from selc.methods import METHODS, create
 from selc.run import Config, RunFolder
 from selc.types import Batch
 from tests.test_cli import call, refused
+from tests.toy import blobs
 
 METHOD = '''
 from pathlib import Path
@@ -37,6 +39,12 @@ class Part(Method):
 class Positional(Method):
     def __init__(self, share=0.5):
         super().__init__()
+
+class Unplanned(Method):
+    def setup(self, data): pass
+
+class Counted(Method):
+    def check(self, data, epochs, batch_size): pass
 
 def function(): pass
 number = 3
@@ -108,6 +116,11 @@ def test_its_first_line_and_defaults_are_known(here: Path) -> None:
         ("import:mymethods:Path", r"must be a class that extends selc.methods.Method; got Path"),
         ("import:mymethods:function", r"must be a class that extends .*; got an object of type function"),
         ("import:mymethods:Positional", r"options .* must be keyword-only; got 'share'. Put a star before them"),
+        (
+            "import:mymethods:Unplanned",
+            r"setup of method .* must take the data and the plan .*; got setup\(self, ",
+        ),
+        ("import:mymethods:Counted", r"check of method .* Write it as def check\(self, data, plan\)"),
     ],
 )
 def test_what_is_no_method_gets_a_sentence(name: str, sentence: str, here: Path) -> None:
@@ -178,3 +191,16 @@ def test_the_example_of_the_page_runs_and_no_sample_costs_more_than_its_limit(he
     batch = Batch(torch.zeros(2, 1), target, torch.arange(2), 0.0, seed=0, shard=torch.zeros(2, dtype=torch.long))
     plain = torch.nn.functional.cross_entropy(outputs, target, reduction="none")
     torch.testing.assert_close(method.loss(outputs, batch), 1.5 * torch.tanh(plain / 1.5))
+
+
+def test_the_callback_of_the_page_ends_a_training() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "own-method.md").read_text()
+    code = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)[1]
+    x, labels = blobs()
+    quick = "selc.fit(x, labels, method='ce', epochs=30, lr=0.1, batch_size=16, device='cpu', "
+    assert "selc.fit(x, labels, " in code
+    names: dict[str, Any] = {"x": x, "labels": labels}
+    exec(code.replace("selc.fit(x, labels, ", quick), names)
+    losses = [entry["loss"] for entry in names["outcome"].history]
+    assert len(losses) < 30
+    assert losses[-1] < 0.1 <= min(losses[:-1])

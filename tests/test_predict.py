@@ -15,6 +15,7 @@ import typer
 from typer.testing import CliRunner
 
 import selc.run
+from selc.callbacks import Callback
 from selc.cli.predict import predict as command
 from selc.data import ImageInputs
 from selc.errors import ConfigError, InputError, RunFolderError
@@ -23,21 +24,21 @@ from selc.run import Config, RunFolder, execute
 from selc.run.inputs import write_inputs
 from selc.run.job import load
 from selc.run.predict import Predictions, predict, read_inputs
-from selc.train import Progress
 from tests.own_data.miniature import flower_csv, flowers, folder, write_csv
 
 QUICK: dict[str, Any] = {"epochs": 6, "lr": 0.05, "batch_size": 8, "schedule": "constant"}
 NAMES = ["size", "city", "label"]
 
 
-class Silent(Progress):
-    def notice(self, text: str) -> None:
+class Silent(Callback):
+    def on_notice(self, text: str) -> bool:
         """What is noticed about the data is not asked here."""
+        return True
 
 
 def run_on(data: dict[str, Any], out: Path, **settings: Any) -> RunFolder:
     chosen = {"data": data, "method": {"name": "ce"}, "net": {"name": "mlp", "hidden": [16]}, "train": QUICK}
-    return execute(Config.resolve({**chosen, **settings}), out, progress=Silent())
+    return execute(Config.resolve({**chosen, **settings}), out, [Silent()])
 
 
 def remembering(run: RunFolder) -> RunFolder:

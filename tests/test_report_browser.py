@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from selc.callbacks import Callback
 from selc.report.page import write_report
 from selc.run import Config, RunFolder, execute
-from selc.train import Progress
 from tests.own_data.miniature import encoded, picture
 from tests.test_review_browser import browser, watched  # noqa: F401 (a fixture)
 
@@ -20,9 +20,10 @@ pytestmark = pytest.mark.browser
 CLASSES = {"triangle": "red", "hexagon": "blue", "x" * 70: "green"}
 
 
-class Quiet(Progress):
-    def notice(self, text: str) -> None:
+class Quiet(Callback):
+    def on_notice(self, text: str) -> bool:
         """Small data make for warnings that are not the matter here."""
+        return True
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (root / "photos" / name / f"{number}.png").write_bytes(encoded(picture(colour, number)))
     data = {"name": "folder", "path": str(root / "photos"), "cache": "off", "augment": "none"}
     settings = {"data": data, "net": {"name": "mlp", "hidden": [8]}, "train": {"epochs": 4}}
-    run = execute(Config.resolve(settings), root / "run", Quiet())
+    run = execute(Config.resolve(settings), root / "run", [Quiet()])
     return write_report(RunFolder.open(run.path))[0]
 
 

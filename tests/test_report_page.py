@@ -23,6 +23,7 @@ from typer.testing import CliRunner, Result
 from selc.analysis import Why
 from selc.analysis.findings import RELABEL, REVIEW
 from selc.analysis.words import ASSUMPTION, WHY, decision_sentence, percent, points
+from selc.callbacks import Callback, EpochRecord
 from selc.cli import app as cli
 from selc.cli.report import figures as figures_command
 from selc.cli.report import report as report_command
@@ -34,7 +35,7 @@ from selc.noise.base import measured
 from selc.report.cells import cells_at, written
 from selc.report.figures import noise_by_class, plates, save_all, shares, suggestions
 from selc.report.gallery import SIDE, Gallery, gallery, thumbnail
-from selc.report.page import LARGEST, Picture, render, write_report
+from selc.report.page import LARGEST, Picture, metrics_table, render, write_report
 from selc.report.reading import Snapshot
 from selc.report.review.pictures import cells as review_cells
 from selc.report.style import shortened
@@ -43,7 +44,7 @@ from selc.report.words import auroc, turning_point, what_happened
 from selc.run import Config, RunFolder, execute, fit
 from selc.run.job import load
 from selc.run.unchanged import which_changes
-from selc.train import Progress
+from selc.train.metrics import formatted, title, usual
 from selc.turning import Decision, Reason
 from tests.own_data.miniature import encoded, flower_csv, folder, picture, write_csv
 
@@ -99,9 +100,10 @@ def page_of(run: RunFolder | Path, tmp_path: Path, **options: Any) -> Page:
     return Page(path)
 
 
-class Quiet(Progress):
-    def notice(self, text: str) -> None:
+class Quiet(Callback):
+    def on_notice(self, text: str) -> bool:
         """Small data make for warnings that are not the matter here."""
+        return True
 
 
 # What own data look like does not hang on when correction starts: to decide that takes five more trainings.
@@ -109,14 +111,14 @@ GIVEN = {"start": 1}
 
 
 def fitted(x: torch.Tensor, labels: Any, out: Path, epochs: int) -> None:
-    fit(x, labels, out=out, epochs=epochs, batch_size=16, options=GIVEN, progress=Quiet())
+    fit(x, labels, out=out, epochs=epochs, batch_size=16, options=GIVEN, callbacks=[Quiet()])
 
 
 def trained(place: Path, data: Any, **settings: Any) -> RunFolder:
     usual: dict[str, Any] = {"method": {"name": "selc", **GIVEN}}
     if isinstance(data, str):
         usual = {"net": {"name": "mlp", "hidden": [32]}}
-    return execute(Config.resolve({"data": data, **usual, **settings}), place, Quiet())
+    return execute(Config.resolve({"data": data, **usual, **settings}), place, [Quiet()])
 
 
 NOISY = {"name": "symmetric", "rate": 0.4}
@@ -144,15 +146,15 @@ class Interrupt(Quiet):
     def __init__(self, aside: str = "") -> None:
         self.aside = aside
 
-    def end_epoch(self, entry: dict[str, Any]) -> None:
-        if entry["epoch"] == 1 and entry.get("aside", "") == self.aside:
+    def on_epoch_saved(self, record: EpochRecord) -> None:
+        if record.done == 2 and record.entry.get("aside", "") == self.aside:
             raise KeyboardInterrupt
 
 
 def interrupted(path: Path, aside: str = "") -> Path:
     settings = {"data": "moons", "noise": NOISY, "net": {"name": "mlp", "hidden": [8]}, "train": {"epochs": 8}}
     with pytest.raises(KeyboardInterrupt):
-        execute(Config.resolve(settings), path, Interrupt(aside))
+        execute(Config.resolve(settings), path, [Interrupt(aside)])
     return path
 
 
@@ -272,9 +274,27 @@ def test_tables_of_labels_and_classes_count_the_findings(digits: RunFolder, page
     assert [int(cell.replace(",", "")) for cell in cells] == expected.flatten().tolist()
 
 
+def test_all_metrics_are_a_table_and_runs_from_before_there_were_such_are_read(
+    digits: RunFolder, page: Page, tmp_path: Path
+) -> None:
+    cells = dict(re.findall(r'<th scope="row">([^<]+)</th><td class="n">([^<]+)</td></tr>', page.source))
+    values = digits.summary["accuracy"]["test"]
+    assert set(values) == set(usual())
+    assert {title(name): formatted(name, value) for name, value in values.items()}.items() <= cells.items()
+    old = {
+        name: {"top1": values["top1"], "top5": values["top5"]} for name, values in digits.summary["accuracy"].items()
+    }
+    assert metrics_table(retold(digits, tmp_path / "old", accuracy=old)) == {
+        "sets": ["test"],
+        "rows": [("top-1", [formatted("top1", values["top1"])]), ("top-5", [formatted("top5", values["top5"])])],
+    }
+    assert metrics_table(retold(digits, tmp_path / "none", accuracy={})) is None
+
+
 NOTHING = "Nothing needs to be done"
 
 
+@pytest.mark.exhaustive
 def test_of_clean_labels_no_more_is_said_to_be_wrong_than_the_estimate_says(tmp_path: Path) -> None:
     run = trained(tmp_path / "clean", "digits", train={"epochs": 10, "lr": 0.05})
     rate = run.summary["noise_rate"]
@@ -415,6 +435,7 @@ def test_the_turning_point_is_told_by_what_was_held_out_and_what_that_showed(dig
 
 
 @pytest.mark.usefixtures("unpainted")
+@pytest.mark.exhaustive
 def test_one_part_that_was_held_out_and_a_validation_set_are_called_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -550,6 +571,7 @@ def test_a_method_that_cannot_judge_its_changes_says_to_look_at_them(tmp_path: P
 
 @pytest.mark.parametrize("finished", [True, False])
 @pytest.mark.usefixtures("unpainted")
+@pytest.mark.exhaustive
 def test_a_run_with_names_that_only_another_program_knew_is_reported(
     finished: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -900,6 +922,7 @@ def test_figures_are_written_for_a_paper(digits: RunFolder, tmp_path: Path) -> N
         assert start == (b"%PDF" if path.suffix == ".pdf" else b"\x89PNG")
 
 
+@pytest.mark.exhaustive
 def test_a_figure_that_a_run_cannot_show_is_told(stopped: Path, tmp_path: Path) -> None:
     written, missing = save_all(RunFolder.open(stopped), tmp_path, ["png"])
     assert any(sentence.startswith("no truth: ") and "finished" in sentence for sentence in missing)
@@ -938,6 +961,7 @@ def test_bars_and_dots_are_the_shares_of_each_class(digits: RunFolder) -> None:
     assert (np.diff(doubt) <= 1e-12).all()
 
 
+@pytest.mark.exhaustive
 def test_letters_that_the_font_lacks_are_no_reason_to_stop(tmp_path: Path) -> None:
     x = torch.randn(60, 2, generator=torch.Generator().manual_seed(0))
     fitted(x, np.where((x[:, 0] > 0).numpy(), "猫 $\\frac{", "🐕").tolist(), tmp_path / "run", 2)

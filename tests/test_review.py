@@ -16,6 +16,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from selc.analysis.findings import ACTIONS, KEEP, RELABEL, REVIEW, Findings
+from selc.callbacks import Callback
 from selc.cli.review import apply, review
 from selc.errors import InputError
 from selc.report.review.order import most_valuable
@@ -24,7 +25,6 @@ from selc.run import Config, RunFolder, execute, fit
 from selc.run.cleaned import cleaned_labels, verified_rows
 from selc.run.decisions import Band, Decisions, fingerprint
 from selc.run.job import load
-from selc.train import Progress
 from tests.own_data.miniature import COLOURS, encoded, picture, write_csv
 
 app = typer.Typer()
@@ -39,11 +39,11 @@ SMALL = {
 }
 
 
-class Quiet(Progress):
+class Quiet(Callback):
     """What is said of so few data is not what is tested here."""
 
-    def notice(self, text: str) -> None:
-        pass
+    def on_notice(self, text: str) -> bool:
+        return True
 
 
 def call(*arguments: str) -> Result:
@@ -83,7 +83,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
         "data": {"name": "folder", "path": str(root), "cache": "off"},
         **SMALL,
     }
-    return execute(Config.resolve(settings), root.parent / "run", Quiet())
+    return execute(Config.resolve(settings), root.parent / "run", [Quiet()])
 
 
 def content_of(html: Path) -> dict[str, Any]:
@@ -329,8 +329,8 @@ def test_decisions_that_do_not_fit_are_refused_with_a_sentence_and_nothing_is_wr
     assert "other labels" in answer({**good, "run": fingerprint(photos)})
     assert "format 1" in answer({**good, "format": 2})
     assert "format 1" in answer([1])
-    assert "whole JSON" in answer(json.dumps(good)[:-9])
-    assert "whole JSON" in answer("[" * 100_000)
+    assert "whole file of JSON" in answer(json.dumps(good)[:-9])
+    assert "whole file of JSON" in answer("[" * 100_000)
     assert "without one of them" in answer({k: v for k, v in good.items() if k != "decisions"})
     assert "one of the verdicts" in answer({**good, "decisions": [{**first, "verdict": "maybe"}]})
     assert "must have the label" in answer({**good, "decisions": [{**first, "label": "cat"}]})
@@ -365,7 +365,7 @@ def test_samples_with_one_name_are_refused(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "data.npz", x=rng.normal(size=(24, 3)), y=np.arange(24) % 2, ids=np.arange(24))
     settings = {"data": {"name": "npz", "path": str(tmp_path / "data.npz")}, **SMALL}
-    run = execute(Config.resolve(settings), tmp_path / "run", Quiet())
+    run = execute(Config.resolve(settings), tmp_path / "run", [Quiet()])
     with np.load(run.path / "noise.npz") as arrays:  # such ids are refused before a training, but were not always
         older = {**arrays, "ids": np.array(["a", "a", *(f"s{k}" for k in range(22))])}
     np.savez(run.path / "noise.npz", **older)
@@ -386,7 +386,7 @@ def test_cells_of_a_table_are_shown_in_its_own_units_and_odd_names_come_back_who
         row[0] = name
     path = write_csv(tmp_path / "data.csv", ["id", "label", "<i>width</i>", "height"], body)
     settings = {"data": {"name": "table", "path": str(path)}, **SMALL}
-    run = execute(Config.resolve(settings), tmp_path / "run", Quiet())
+    run = execute(Config.resolve(settings), tmp_path / "run", [Quiet()])
     assert call("review", str(run.path)).exit_code == 0
     content = content_of(run.path / "review.html")
     cells = {row[0].strip(): row[2:] for row in body}
@@ -409,7 +409,7 @@ def test_cells_of_a_table_are_shown_in_its_own_units_and_odd_names_come_back_who
 def test_a_run_on_arrays_in_memory_is_reviewed_without_pictures(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(40, 2)).astype(np.float32), np.arange(40) % 2
-    fit(x, y, method="ce", net_options={"hidden": [4]}, net="mlp", epochs=2, out=tmp_path / "run", progress=Quiet())
+    fit(x, y, method="ce", net_options={"hidden": [4]}, net="mlp", epochs=2, out=tmp_path / "run", callbacks=[Quiet()])
     assert call("review", str(tmp_path / "run")).exit_code == 0
     content = content_of(tmp_path / "run" / "review.html")
     assert (len(content["samples"]), content["pictures"], content["tables"]) == (40, {}, {})

@@ -186,7 +186,7 @@ def test_names_of_files_and_classes_made_of_script_do_nothing(browser: Browser, 
         "data": {"name": "folder", "path": str(root), "cache": "off"},
         **SMALL,
     }
-    run = execute(Config.resolve(settings), tmp_path / SCRIPT.replace("/", "_"), Quiet())
+    run = execute(Config.resolve(settings), tmp_path / SCRIPT.replace("/", "_"), [Quiet()])
     html = tmp_path / "review.html"
     assert call("review", str(run.path), "--out", str(html)).exit_code == 0
     page = browser.new_context().new_page()

@@ -172,10 +172,11 @@ def test_an_interrupted_training_in_python_has_saved_every_epoch(tmp_path: Path)
     import torch
 
     import selc
+    from selc.callbacks import EpochRecord
     from tests.toy import StopAfter, blobs
 
     class Interrupt(StopAfter):
-        def end_epoch(self, entry: dict[str, object]) -> None:
+        def on_epoch_saved(self, record: EpochRecord) -> None:
             self.left -= 1
             if not self.left:
                 raise KeyboardInterrupt
@@ -184,7 +185,7 @@ def test_an_interrupted_training_in_python_has_saved_every_epoch(tmp_path: Path)
     options = {"method": "selc", "options": {"start": 1}, "epochs": 6, "lr": 0.05, "batch_size": 16, "device": "cpu"}
     whole = selc.fit(x, labels, out=tmp_path / "whole", **options)  # type: ignore[arg-type]
     with pytest.raises(KeyboardInterrupt):
-        selc.fit(x, labels, out=tmp_path / "run", progress=Interrupt(3), **options)  # type: ignore[arg-type]
+        selc.fit(x, labels, out=tmp_path / "run", callbacks=[Interrupt(3)], **options)  # type: ignore[arg-type]
     assert len(RunFolder.open(tmp_path / "run").history()) == 3
     again = selc.fit(x, labels, out=tmp_path / "run", resume=True, **options)  # type: ignore[arg-type]
     assert torch.equal(again.target.full(), whole.target.full())

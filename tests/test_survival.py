@@ -20,10 +20,10 @@ import torch
 from safetensors.torch import load_file, save
 
 import selc
+from selc.callbacks import Callback
 from selc.errors import RunFolderError
 from selc.files import read_json, write_json, write_text
 from selc.run import Config, RunFolder, execute, resume
-from selc.train import Progress
 from tests.toy import BrokenOffError, StopAfter
 
 
@@ -35,7 +35,7 @@ def small_config() -> Config:
 
 def interrupted(out: Path, epochs: int = 2) -> RunFolder:
     with pytest.raises(BrokenOffError):
-        execute(small_config(), out, StopAfter(epochs))
+        execute(small_config(), out, [StopAfter(epochs)])
     return RunFolder.open(out)
 
 
@@ -44,14 +44,14 @@ def snapshot(folder: Path) -> dict[str, bytes]:
 
 
 def test_the_folder_is_written_before_the_first_batch(tmp_path: Path) -> None:
-    class Look(Progress):
-        def advance(self, rows: int) -> None:
+    class Look(Callback):
+        def on_batch_end(self, rows: int) -> None:
             found.update(p.name for p in (tmp_path / "run").iterdir())
             raise BrokenOffError
 
     found: set[str] = set()
     with pytest.raises(BrokenOffError):
-        execute(small_config(), tmp_path / "run", Look())
+        execute(small_config(), tmp_path / "run", [Look()])
     assert {"config.toml", "environment.json", "noise.npz", "noise.json", "inputs.json"} <= found
 
 
@@ -176,6 +176,7 @@ print(held() - before)
 """
 
 
+@pytest.mark.exhaustive
 def test_recorded_losses_are_mapped_and_not_held(tmp_path: Path) -> None:
     """16 epochs of 500,000 samples are 96 MB, and 60 more are copied."""
     command = [sys.executable, "-c", MAPPED, str(tmp_path)]

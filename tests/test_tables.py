@@ -10,11 +10,12 @@ import pytest
 import torch
 from torch import nn
 
+from selc.callbacks import Callback
 from selc.data import ArrayInputs
 from selc.errors import RunFolderError
 from selc.methods import METHODS, create
 from selc.run import Config, RunFolder, execute
-from selc.train import Plan, Progress, Trainer
+from selc.train import Plan, Trainer
 from selc.types import Labels, Outcome, TrainSet
 from tests.contract.test_methods import quick
 from tests.toy import BrokenOffError, StopAfter, assert_same_bits, fit, results
@@ -87,12 +88,13 @@ def test_of_many_classes_the_corrected_labels_are_those_of_the_dense_table() -> 
     assert float((kept.corrected_labels == dense.corrected_labels).float().mean()) >= 0.999
 
 
-class Notices(Progress):
+class Notices(Callback):
     def __init__(self) -> None:
         self.said: list[str] = []
 
-    def notice(self, sentence: str) -> None:
-        self.said.append(sentence)
+    def on_notice(self, text: str) -> bool:
+        self.said.append(text)
+        return True
 
 
 def test_auto_says_what_it_has_chosen_and_a_resumed_run_stays_with_it(

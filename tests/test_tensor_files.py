@@ -113,6 +113,7 @@ print((peak() - before) // 1024)
 """
 
 
+@pytest.mark.exhaustive
 def test_it_makes_no_second_copy_in_memory(tmp_path: Path) -> None:
     command = [sys.executable, "-c", MEMORY, str(tmp_path)]
     result = subprocess.run(command, capture_output=True, text=True, check=True)

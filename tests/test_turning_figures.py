@@ -52,6 +52,7 @@ def test_metrics_are_those_of_the_timeline_that_led_to_the_result(run: RunFolder
         assert float(torch.as_tensor(axes.lines[1].get_ydata())[-1]) == pytest.approx(last)
 
 
+@pytest.mark.exhaustive
 def test_of_a_long_training_some_epochs_are_drawn_at_even_distances() -> None:
     losses = torch.rand(200, 60, generator=torch.Generator().manual_seed(0))
     epochs, found = metrics_of(losses)

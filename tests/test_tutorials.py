@@ -19,7 +19,7 @@ from tests.own_data.miniature import folder
 from tests.test_cli import call
 
 ROOT = Path(__file__).parents[1]
-PAGES = {"folder": ROOT / "docs" / "tutorial-folder.md", "table": ROOT / "docs" / "tutorial-table.md"}
+PAGES = {name: ROOT / "docs" / f"tutorial-{name}.md" for name in ("folder", "table", "text")}
 EXAMPLES = ROOT / "examples"
 
 
@@ -72,6 +72,7 @@ def check_second_round(kept: list[str], cleaned: Path) -> None:
 
 
 @pytest.mark.usefixtures("unpainted")
+@pytest.mark.exhaustive
 def test_from_a_folder_of_images_to_the_second_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder(tmp_path / "photos", each=6)
@@ -86,27 +87,31 @@ def test_from_a_folder_of_images_to_the_second_round(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.usefixtures("unpainted")
-def test_from_a_table_to_predictions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("tutorial", "data", "epochs"), [("table", "tables", 3), ("text", "texts", 2)])
+def test_from_a_table_to_predictions(
+    tutorial: str, data: str, epochs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    make_data(monkeypatch, "tables")
-    quick = "--epochs 3 --set net.hidden=[16]"
-    commands("tutorial_table_1.sh", quick=quick)
+    make_data(monkeypatch, data)
+    quick = f"--epochs {epochs} --set net.hidden=[16]"
+    commands(f"tutorial_{tutorial}_1.sh", quick=quick)
     kept = judged(RunFolder.open("round-1"), 5)
-    commands("tutorial_table_2.sh", quick=quick)
+    commands(f"tutorial_{tutorial}_2.sh", quick=quick)
     check_second_round(kept, Path("cleaned.csv"))
     with open("predictions.csv") as file:
         assert len(list(csv.DictReader(file))) == 10
 
 
 def test_the_data_of_the_tutorials_are_as_wrong_as_they_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for kind in ("tables", "pictures"):
+    for kind in ("tables", "texts", "pictures"):
         make_data(monkeypatch, kind, str(tmp_path))
         with open(tmp_path / "truth.csv") as file:
             truth = {row["sample_id"]: row["label"] for row in csv.DictReader(file)}
-        if kind == "tables":
-            with open(tmp_path / "measurements.csv") as file:
+        if kind != "pictures":
+            name, count = {"tables": ("measurements.csv", 400), "texts": ("reviews.csv", 700)}[kind]
+            with open(tmp_path / name) as file:
                 given = {row["id"]: row["label"] for row in csv.DictReader(file)}
-            assert len(given) == 400
+            assert len(given) == count
         else:
             root = tmp_path / "photos"
             given = {str(p.relative_to(root)): p.parent.name for p in root.rglob("*.png")}
@@ -126,6 +131,19 @@ def test_the_python_of_the_table_finds_wrong_labels(tmp_path: Path) -> None:
     assert len(shown) == 20
     assert sum(truth[sample] == suggested != given for sample, given, suggested in shown) >= 15
     assert re.search(r"\d+ labels changed in the second round", result.stdout)
+
+
+@pytest.mark.exhaustive
+def test_the_python_of_the_texts_finds_wrong_labels(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, str(EXAMPLES / "tutorial_data.py"), "texts", str(tmp_path)], check=True)
+    program = [sys.executable, str(EXAMPLES / "tutorial_text.py"), str(tmp_path / "reviews.csv")]
+    result = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    with open(tmp_path / "truth.csv") as file:
+        truth = {row["sample_id"]: row["label"] for row in csv.DictReader(file)}
+    shown = re.findall(r"\b(r\d+) +(good|bad) +(good|bad)", result.stdout)
+    assert len(shown) == 20
+    assert sum(truth[sample] == suggested != given for sample, given, suggested in shown) >= 18
 
 
 @pytest.mark.parametrize("name", PAGES)

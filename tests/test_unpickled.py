@@ -627,6 +627,7 @@ def damaged(data: st.DataObject, whole: bytes, first: int) -> bytes:
 
 @settings(max_examples=400, deadline=None, derandomize=True)
 @given(data=st.data())
+@pytest.mark.exhaustive
 def test_a_damaged_pickle_is_an_error_in_one_sentence_or_a_value(data: st.DataObject) -> None:
     whole = data.draw(
         st.sampled_from(

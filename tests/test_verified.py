@@ -21,6 +21,7 @@ from selc.run.decisions import fingerprint
 from tests.own_data.miniature import write_csv
 from tests.test_cli import call, refused
 from tests.test_review import Quiet
+from tests.tiers import exhaustive
 from tests.toy import BrokenOffError, StopAfter
 
 NET = ["--set", "net.hidden=[16]", "--epochs", "12", "--batch-size", "20", "--lr", "0.05"]
@@ -91,7 +92,7 @@ def check_held(run: RunFolder) -> None:
     assert not bool(losses[:, rows].isnan().any())
 
 
-@pytest.mark.parametrize("method", ["selc", "selc+", "joint-opt", "ce"])
+@pytest.mark.parametrize("method", ["selc", "ce", *exhaustive("selc+", "joint-opt")])
 def test_verdicts_alone_are_held_on_the_given_labels(first: RunFolder, method: str, tmp_path: Path) -> None:
     path = decide(first, VERDICTS, tmp_path / "decisions.json")
     out = tmp_path / "run"
@@ -160,11 +161,11 @@ def test_a_run_with_verdicts_goes_on_after_an_interrupt_without_the_file(first: 
         "net": {"name": "mlp", "hidden": [16]},
         "train": {"epochs": 12, "batch_size": 20, "lr": 0.05},
     }
-    whole = execute(Config.resolve(settings), tmp_path / "whole", Quiet())
+    whole = execute(Config.resolve(settings), tmp_path / "whole", [Quiet()])
     with pytest.raises(BrokenOffError):
-        execute(Config.resolve(settings), tmp_path / "broken", StopAfter(4))
+        execute(Config.resolve(settings), tmp_path / "broken", [StopAfter(4)])
     path.unlink()
-    broken = resume(tmp_path / "broken", Quiet())
+    broken = resume(tmp_path / "broken", [Quiet()])
     check_held(broken)
     ours, theirs = (read_tensors(run.path / "targets.safetensors") for run in (whole, broken))
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
@@ -220,7 +221,7 @@ def test_one_call_holds_the_rows_that_are_named(tmp_path: Path) -> None:
         "epochs": 12,
         "batch_size": 20,
         "lr": 0.05,
-        "progress": Quiet(),
+        "callbacks": [Quiet()],
         "options": {"start": 4},
     }
     mask = np.zeros(120, dtype=bool)

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from selc.callbacks import Callback, EpochRecord
 from selc.data import ArrayInputs
 from selc.methods import Method
-from selc.train import Plan, Progress, Trainer
+from selc.train import Plan, Trainer
 from selc.types import EvalSet, Labels, Outcome, TrainSet
 
 CLASSES = 3
@@ -36,28 +37,28 @@ def small_net(outputs: int) -> nn.Module:
     return nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, outputs))
 
 
-def trainer(folder: Path | None = None, progress: Progress | None = None, **plan: Any) -> Trainer:
+def trainer(folder: Path | None = None, callback: Callback | None = None, **plan: Any) -> Trainer:
     settings = {"epochs": 6, "lr": 0.05, "batch_size": 16, "shards": 4, "schedule": "constant", **plan}
     x, label = blobs(30, seed=1)
     tests = {"test": EvalSet(ArrayInputs(x), label)}
-    return Trainer(Plan(**settings), small_net, tests=tests, folder=folder, progress=progress)
+    return Trainer(Plan(**settings), small_net, tests=tests, folder=folder, callbacks=[callback] if callback else [])
 
 
-def fit(method: Method, folder: Path | None = None, progress: Progress | None = None, **plan: Any) -> Outcome:
-    return trainer(folder, progress, **plan).fit(method, train_set())
+def fit(method: Method, folder: Path | None = None, callback: Callback | None = None, **plan: Any) -> Outcome:
+    return trainer(folder, callback, **plan).fit(method, train_set())
 
 
 class BrokenOffError(Exception):
     """Raised by `StopAfter`."""
 
 
-class StopAfter(Progress):
+class StopAfter(Callback):
     """Breaks a training off after a number of epochs."""
 
     def __init__(self, epochs: int) -> None:
         self.left = epochs
 
-    def end_epoch(self, entry: dict[str, Any]) -> None:
+    def on_epoch_saved(self, record: EpochRecord) -> None:
         self.left -= 1
         if self.left == 0:
             raise BrokenOffError

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from selc.errors import SelcError as SelcError
     from selc.estimator import SELCClassifier as SELCClassifier
     from selc.methods import Method as Method
+    from selc.recorder import Recorder as Recorder
     from selc.run import Config as Config
     from selc.run import RunFolder as RunFolder
     from selc.run import fit as fit
@@ -41,6 +42,7 @@ _HOME = {
     "SelcError": "selc.errors",
     "SELCClassifier": "selc.estimator",
     "Method": "selc.methods",
+    "Recorder": "selc.recorder",
     "Config": "selc.run",
     "RunFolder": "selc.run",
     "fit": "selc.run",

@@ -14,6 +14,7 @@ from selc.errors import RunFolderError
 from selc.files import write_json
 from selc.run import Config, RunFolder, execute
 from selc.screen import Screen
+from selc.train.metrics import headline
 
 MARK = "demo.json"  # only a folder that holds it is ever replaced
 INTRODUCTION = """
@@ -46,7 +47,7 @@ def show(out: Path, *, seed: int = 0, epochs: int = 60, overwrite: bool = False)
             "train": {"seed": seed, "epochs": epochs},
         }
         with Screen(label=name) as screen:
-            runs[name] = execute(Config.resolve(settings), out / method, screen)
+            runs[name] = execute(Config.resolve(settings), out / method, [screen])
     summaries = {name: run.summary for name, run in runs.items()}
     write_json(out / MARK, summaries)
     console.print(_table(summaries))
@@ -79,7 +80,7 @@ def _table(summaries: dict[str, dict[str, Any]]) -> Table:
     for name, s in summaries.items():
         table.add_row(
             name,
-            f"{s['accuracy']['test']['top1']:.1%}",
+            f"{headline(s['accuracy']['test']):.1%}",
             f"{s['right_before']:.1%}",
             f"{s['right_after']:.1%}",
             f"{s['seconds_training']:.1f} s",

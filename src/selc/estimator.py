@@ -16,11 +16,12 @@ from torch import nn
 
 from selc.analysis import analyse
 from selc.analysis.words import WHY
+from selc.callbacks import Callback, EpochRecord
 from selc.data import ArrayInputs
-from selc.data.coding import Coding
+from selc.data.coding import Cells, Coding
 from selc.data.dealing import groups_of
 from selc.data.features import Numbers, Scale
-from selc.data.frames import frame_cells, is_frame, is_plain
+from selc.data.frames import TEXT, frame_cells, is_frame, is_plain, is_texts, text_cells
 from selc.data.own import suits
 from selc.errors import ConfigError, InputError
 from selc.methods import Method
@@ -29,7 +30,8 @@ from selc.nets import create as create_net
 from selc.nets.own import try_out
 from selc.run.config import resolve_plan
 from selc.run.predict import probabilities
-from selc.train import Progress, Trainer
+from selc.train import Trainer
+from selc.train.metrics import chosen, measured, rows_of, usual, wanted
 from selc.types import Labels, TrainSet
 
 try:
@@ -134,7 +136,7 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         labels = torch.from_numpy(given.astype(np.int64))
         plan = resolve_plan(self._settings(), suits(len(labels)))
         method = self._method()
-        trainer = Trainer(plan, self._factory(self.shape_), progress=_Printed() if self.verbose else None)
+        trainer = Trainer(plan, self._factory(self.shape_), callbacks=[_Printed()] if self.verbose else [])
         data = TrainSet(inputs, Labels(labels, count), groups=groups_of(groups, len(labels)))
         outcome = trainer.fit(copy.deepcopy(method), data)
 
@@ -167,25 +169,67 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         probs = self.predict_proba(X)
         return np.asarray(self.classes_[probs.argmax(axis=1)])
 
+    def measure(self, X: Any, y: Any) -> dict[str, float]:  # noqa: N803
+        """All metrics on rows whose labels are known.
+
+        Parameters
+        ----------
+        X : the rows [N, ...], as for ``predict``.
+        y : their labels [N], all of them among ``classes_``.
+
+        Returns
+        -------
+        dict
+            Values by the names of the metrics (``selc list metrics``); ``train_options={"metrics": [...]}`` chooses
+            which, ``top1`` is always there and equals ``score(X, y)``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> x = np.array([[-1.0], [1.0]] * 20)
+        >>> y = np.array(["left", "right"] * 20)
+        >>> classifier = SELCClassifier(method="ce", max_epochs=20, lr=0.1, random_state=0).fit(x, y)
+        >>> values = classifier.measure(x, y)
+        >>> values["top1"], values["macro_f1"], values["log_loss"] < 0.1
+        (1.0, 1.0, True)
+        """
+        probs = torch.from_numpy(self.predict_proba(X))
+        y = np.asarray(y)
+        if y.shape != (len(probs),):
+            raise InputError(f"y must hold a label for each of the {len(probs)} rows; got shape {list(y.shape)}.")
+        if len(new := np.setdiff1d(y, self.classes_)):
+            raise InputError(f"y must hold labels that the classifier was trained on; got {new[0]!r}.")
+        labels = torch.from_numpy(np.searchsorted(self.classes_, y).astype(np.int64))
+        metrics = chosen((self.train_options or {}).get("metrics", usual()))
+        rows = rows_of(probs.log(), labels, wanted(metrics))
+        return measured(metrics, {**rows, "labels": labels}, len(self.classes_))
+
     # Rows as numbers
 
     def _training_rows(self, X: Any, y: Any) -> tuple[Numbers, Array]:  # noqa: N803
         self.coding_ = None
-        if is_frame(X) and not is_plain(X):
+        cells: Cells | None = None
+        if is_texts(X):
+            cells = text_cells(X)
+        elif is_frame(X) and not is_plain(X):
             validate_data(self, X, skip_check_array=True)  # names and number of the columns
             cells = frame_cells(X)
-            _, y = check_X_y(np.zeros((len(X), 1)), y, dtype=None)
-            self.coding_ = Coding.learnt(cells)
-            x = self.coding_.apply(cells)
-        else:
+        if cells is None:
             x, y = validate_data(self, X, y, **_NUMBERS)
+        else:
+            _, y = check_X_y(np.zeros((len(X), 1)), y, dtype=None)
+            self.coding_, x = Coding.learnt(cells)
         check_classification_targets(y)
         return x.astype(np.float64), y
 
     def _new_rows(self, X: Any) -> Numbers:  # noqa: N803
         if self.coding_ is None:
             return np.asarray(validate_data(self, X, reset=False, **_NUMBERS), dtype=np.float64)
+        if self.coding_.inputs == (TEXT,) and is_texts(X):
+            return self.coding_.apply(text_cells(X))
         if not is_frame(X):
+            if self.coding_.inputs == (TEXT,):
+                raise InputError(f"X must be texts like those of the training; got {type(X).__name__}.")
             raise InputError(
                 "X must be a DataFrame like that of the training, which had columns of text or gaps; "
                 f"got {type(X).__name__}."
@@ -259,9 +303,10 @@ def _ids(given: Any, count: int) -> Array:
     return ids
 
 
-class _Printed(Progress):
+class _Printed(Callback):
     """A line per epoch."""
 
-    def end_epoch(self, entry: dict[str, Any]) -> None:
+    def on_epoch_saved(self, record: EpochRecord) -> None:
+        entry = record.entry
         changed = f"  believed otherwise {entry['changed']:.1%}" if "changed" in entry else ""
         print(f"stage {entry['stage']}  epoch {entry['epoch'] + 1}  loss {entry['loss']:.4f}{changed}")

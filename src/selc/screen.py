@@ -18,12 +18,14 @@ from rich.text import Text
 
 from selc.analysis import Why
 from selc.analysis.words import decision_sentence, noise_words
+from selc.callbacks import Callback, EpochRecord
 from selc.data import Bundle
 from selc.data.progress import reporting
 from selc.run import Config, RunFolder
 from selc.run.unchanged import which_changes, why_unchanged
-from selc.train import Progress
-from selc.types import accuracies
+from selc.train.metrics import HEADLINE, formatted, headline, title
+from selc.turning import TurningPoint
+from selc.types import Decided, accuracies
 
 WHAT_THEN = (
     "the network has not learnt enough. Train longer (epochs), with a larger learning rate (lr), or on features of a "
@@ -32,7 +34,7 @@ WHAT_THEN = (
 QUIET_SECONDS = 5.0  # without a terminal, lines come at most this often
 
 
-class Screen(Progress):
+class Screen(Callback):
     """A live line in a terminal: epoch, samples per second, time left, loss, share of labels believed otherwise.
 
     Without a terminal (a pipe, a log file) it prints a line now and then instead.
@@ -66,7 +68,7 @@ class Screen(Progress):
     ) -> None:
         self.bars.stop()
 
-    def begin_stage(self, stage: int, epochs: int, first_epoch: int, rows: int, aside: str = "") -> None:
+    def on_stage_begin(self, stage: int, epochs: int, first_epoch: int, rows: int, aside: str) -> None:
         if self.aside and self.task is not None:
             self.bars.update(self.task, visible=False)  # what only helped to decide gives way to what comes next
         self.aside, self.epochs, self.last_line = aside, epochs, time.monotonic()
@@ -82,12 +84,13 @@ class Screen(Progress):
             news="",
         )
 
-    def advance(self, rows: int) -> None:
+    def on_batch_end(self, rows: int) -> None:
         assert self.task is not None
         self.bars.advance(self.task, rows)
 
-    def end_epoch(self, entry: dict[str, Any]) -> None:
+    def on_epoch_saved(self, record: EpochRecord) -> None:
         assert self.task is not None
+        entry = record.entry
         news = describe(entry)
         self.bars.update(self.task, epoch=entry["epoch"] + 1, news=news)
         late = time.monotonic() - self.last_line > QUIET_SECONDS or entry["epoch"] + 1 == self.epochs
@@ -98,17 +101,19 @@ class Screen(Progress):
             where = f"{self.aside}, " if self.aside else ""
             self._say(f"{where}epoch {entry['epoch'] + 1}/{self.epochs}, {speed}, {news}")
 
-    def tell(self, text: str) -> None:
+    def on_message(self, text: str) -> None:
         self._say(text)
 
-    def decided(self, decision: dict[str, Any]) -> None:
-        self._say(decision_sentence(decision))
+    def on_decision(self, decided: Decided) -> None:
+        if found := TurningPoint.of(decided):
+            self._say(decision_sentence(found.decision.as_dict()))
+
+    def on_notice(self, text: str) -> bool:
+        self._say(f"note: {text}")
+        return True
 
     def _say(self, text: str) -> None:
         self.console.print(text, highlight=False, soft_wrap=True, markup=False)
-
-    def notice(self, text: str) -> None:
-        self._say(f"note: {text}")
 
 
 @contextmanager
@@ -149,7 +154,7 @@ def describe(entry: dict[str, Any]) -> str:
         words.append(f"believed otherwise {entry['changed']:.1%}")
     if "held_out" in entry:
         words.append(f"held out {entry['held_out']:.1%}")
-    words += [f"{name} {value['top1']:.1%}" for name, value in accuracies(entry).items()]
+    words += [f"{name} {headline(value):.1%}" for name, value in accuracies(entry).items()]
     return ", ".join(words)
 
 
@@ -183,6 +188,11 @@ def show_config(config: Config, folder: Path, data: str) -> None:
     )
 
 
+def told(metric: str, value: float) -> str:
+    """A value with the name of its metric."""
+    return f"{title(metric)} {formatted(metric, value)}"
+
+
 def show_summary(run: RunFolder) -> None:
     """The results of a finished run, with how they were chosen."""
     summary = run.summary
@@ -190,9 +200,10 @@ def show_summary(run: RunFolder) -> None:
     if summary["pick"] == "best-val":
         chosen = f"epoch {summary['epoch'] + 1}, the best on the validation set"
     lines = {}
-    for name, accuracy in summary["accuracy"].items():
-        values = ", ".join(f"{k.replace('top', 'top-')} {v:.2%}" for k, v in accuracy.items())
-        lines[f"{name} accuracy"] = f"{values}, {chosen}"
+    for name, values in summary["accuracy"].items():
+        lines[f"{name} accuracy"] = f"{told(HEADLINE, values[HEADLINE])}, {chosen}"
+        if others := [told(key, value) for key, value in values.items() if key != HEADLINE]:
+            lines[f"{name} metrics"] = ", ".join(others)
     why = why_unchanged(summary)
     lines["labels changed"] = f"{summary['changed']:.2%}" + (f", because {why}" if why else "")
     if "right_after" in summary:
@@ -207,7 +218,7 @@ def show_summary(run: RunFolder) -> None:
     lines["corrected labels"] = str(run.path / "corrected_labels.csv")
     lines["findings"] = str(run.path / "label_issues.csv")
     lines["model"] = str(run.path / "model.safetensors")
-    for name, text in lines.items():
-        print(f"{name:<18}{text}")
+    for name, line in lines.items():
+        print(f"{name:<18}{line}")
     if summary["why_unchanged"] == Why.NOT_LEARNT:
         print(f"warning: {WHAT_THEN}", file=sys.stderr)

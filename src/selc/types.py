@@ -17,8 +17,6 @@ from selc.core.store import Store, block_rows
 from selc.core.store_choice import FEW
 from selc.core.store_forms import FormName, one_hot
 from selc.errors import InputError
-from selc.turning.decision import Decision
-from selc.turning.evidence import Evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +29,14 @@ class Batch:
     clock: float  # epochs since the start, with fraction; int(clock) is the epoch, from 0
     seed: int  # for random draws of this batch; the same for any number of processes
     shard: Tensor  # [B] shard of each row: partners (mixup) come from the same one
+
+
+class StagePlan(NamedTuple):
+    """What a method may know of the plan of a stage."""
+
+    epochs: int
+    batch_size: int
+    seed: int = 0  # of the run
 
 
 class Step(NamedTuple):
@@ -193,6 +199,13 @@ class Pass(NamedTuple):
     beliefs: Tensor  # the label that the method believed in after the epoch, if it keeps one
 
 
+class Decided(Protocol):
+    """What a method has decided, and by what. Whoever trains carries it and saves it, and does not read it."""
+
+    def save(self, folder: Path) -> None:
+        """Write it into the folder of a run."""
+
+
 @dataclass
 class Outcome:
     """What a training leaves behind."""
@@ -208,8 +221,7 @@ class Outcome:
     stage: int = 0  # which call of ``train`` it came from
     looks: Pass | None = None  # [L, M] what it predicted of the rows that it was only shown, if there were any
     recorded: Pass | None = None  # [E, N] of the last stage that recorded any, which need not be the last one
-    evidence: Evidence | None = None  # what was predicted of held-out rows, where the method decided by such
-    decision: Decision | None = None  # and what was decided
+    decided: Decided | None = None  # what the method has decided on its way, for whoever knows its kind
     corrected: Tensor | None = None  # [N] the labels to go on with, once they were analysed or if the method says so
     classes: tuple[str, ...] = ()  # names of the classes, where the labels had names
     named: bool = False  # whether the labels were given by name
@@ -233,8 +245,8 @@ class Outcome:
 
 
 def accuracies(entry: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """The named sets in an entry of the history, with their accuracy."""
-    return {name: value for name, value in entry.items() if isinstance(value, dict) and "top1" in value}
+    """The named sets in an entry of the history, with the metrics on each: whatever has values by name is one."""
+    return {name: value for name, value in entry.items() if isinstance(value, dict)}
 
 
 class Sweep(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from selc.analysis import LabelAnalysis, Why, analyse
 from selc.analysis.findings import KEEP, RELABEL, REVIEW
 from selc.analysis.labels import like, mean_probabilities, transitions
 from selc.core import Store
-from selc.turning import Decision, Evidence, Reason, decide
+from selc.turning import Decision, Evidence, Reason, TurningPoint, decide
 from selc.types import Outcome
 from tests.helpers import random_labels, rng
 
@@ -50,10 +51,21 @@ def made_up(wrong: float, hard: float, held: Tensor | None = None, seed: int = 0
         predictions,
         confidences,
         torch.full_like(predictions, -1),
-        evidence=seen,
-        decision=decision,
+        decided=TurningPoint(seen, decision),
     )
     return outcome, given, true
+
+
+def turning(outcome: Outcome) -> tuple[Evidence, Decision]:
+    """What the made-up training was decided by, and how."""
+    found = TurningPoint.of(outcome.decided)
+    assert found is not None
+    assert found.evidence is not None
+    return found.evidence, found.decision
+
+
+def decided(outcome: Outcome, evidence: Evidence | None, decision: Decision) -> Outcome:
+    return replace(outcome, decided=TurningPoint(evidence, decision))
 
 
 def right(labels: Tensor, true: Tensor) -> float:
@@ -78,12 +90,10 @@ def test_wrong_labels_are_counted_found_and_put_right(wrong: float) -> None:
 
 def sharper(outcome: Outcome, factor: float) -> Outcome:
     """The same looks of a network whose logits are larger: it predicts the same, and is surer of it."""
-    seen, decision = outcome.evidence, outcome.decision
-    assert seen is not None
-    assert decision is not None
+    seen, decision = turning(outcome)
     odds = factor * torch.logit(seen.confidences.double())
     surer = replace(seen, confidences=odds.sigmoid().float())
-    return replace(outcome, evidence=surer, decision=replace(decision, reason=Reason.NO_FALL))
+    return decided(outcome, surer, replace(decision, reason=Reason.NO_FALL))
 
 
 def test_a_network_that_is_not_too_sure_is_believed_without_a_fall() -> None:
@@ -97,9 +107,9 @@ def test_a_network_that_is_not_too_sure_is_believed_without_a_fall() -> None:
 def test_where_no_harm_was_seen_a_network_that_is_too_sure_changes_no_label() -> None:
     outcome, given, _ = made_up(0.2, 0.2)
     outcome = sharper(outcome, 2.0)
-    assert outcome.decision is not None
+    evidence, decision = turning(outcome)
     found = analyse(outcome, given, C)
-    seen = analyse(replace(outcome, decision=replace(outcome.decision, reason=Reason.FALL)), given, C)
+    seen = analyse(decided(outcome, evidence, replace(decision, reason=Reason.FALL)), given, C)
     assert torch.equal(found.corrected, given)
     assert found.why_unchanged is Why.CANNOT_TELL
     assert seen.noise_rate is not None
@@ -116,8 +126,8 @@ def with_target(outcome: Outcome, table: Tensor) -> Outcome:
 
 def by_held_out_alone(outcome: Outcome, given: Tensor) -> LabelAnalysis:
     """The same as if one network had held all rows out: then targets are no witness."""
-    assert outcome.evidence is not None
-    return analyse(replace(outcome, evidence=replace(outcome.evidence, splits=1)), given, C)
+    evidence, decision = turning(outcome)
+    return analyse(decided(outcome, replace(evidence, splits=1), decision), given, C)
 
 
 def test_after_a_fall_the_run_s_own_targets_are_a_second_witness() -> None:
@@ -125,9 +135,7 @@ def test_after_a_fall_the_run_s_own_targets_are_a_second_witness() -> None:
     sure = torch.rand(N, generator=rng(77))[:, None] / 2 + 0.5
     table = torch.lerp(torch.full((N, C), 1 / C), nn.functional.one_hot(true, C).float(), sure)
     found = analyse(with_target(outcome, table), given, C)
-    seen, decision = outcome.evidence, outcome.decision
-    assert seen is not None
-    assert decision is not None
+    seen, decision = turning(outcome)
     looks = range(max(decision.first - 1, 0), min(seen.look_at(decision.best) + 2, seen.looks))
     held = mean_probabilities(seen.predictions, seen.confidences, seen.given, seen.labels, looks, C)
     assert torch.equal(found.corrected, ((held + table) / 2).argmax(dim=1))
@@ -192,10 +200,9 @@ def test_a_person_has_the_last_word() -> None:
 def test_a_class_that_was_never_held_out_is_never_changed() -> None:
     outcome, given, _ = made_up(0.2, 0.1)
     rows = (given != 2).nonzero().flatten()
-    seen = outcome.evidence
-    assert seen is not None
+    seen, _ = turning(outcome)
     some = Evidence(given[rows], seen.predictions[:, rows], seen.confidences[:, rows], seen.given[:, rows], C, 5, rows)
-    found = analyse(replace(outcome, evidence=some, decision=decide(some, 2 * L)), given, C)
+    found = analyse(decided(outcome, some, decide(some, 2 * L)), given, C)
     assert torch.equal(found.corrected[given == 2], given[given == 2])
     assert not bool(((found.corrected == 2) & (given != 2)).any())
 
@@ -215,24 +222,22 @@ def test_held_out_rows_and_others_have_the_same_distribution_of_quality() -> Non
 
 def test_a_network_that_has_learnt_nothing_leaves_every_label_and_says_why() -> None:
     outcome, given, _ = made_up(0.2, 0.2)
-    assert outcome.decision is not None
-    found = analyse(
-        replace(outcome, decision=replace(outcome.decision, start=None, reason=Reason.NOT_LEARNT)), given, C
-    )
+    evidence, decision = turning(outcome)
+    found = analyse(decided(outcome, evidence, replace(decision, start=None, reason=Reason.NOT_LEARNT)), given, C)
     assert torch.equal(found.corrected, given)
     assert (found.why_unchanged, found.noise_rate) == (Why.NOT_LEARNT, None)
 
 
 def test_where_nothing_could_be_held_out_every_label_stays() -> None:
     outcome, given, _ = made_up(0.2, 0.2)
-    found = analyse(replace(outcome, evidence=None, decision=Decision.too_few()), given, C)
+    found = analyse(decided(outcome, None, Decision.too_few()), given, C)
     assert torch.equal(found.corrected, given)
     assert found.why_unchanged is Why.TOO_FEW
 
 
 def test_a_method_without_evidence_hands_out_what_it_believes_for_review() -> None:
     outcome, given, _ = made_up(0.2, 0.2)
-    found = analyse(replace(outcome, evidence=None, decision=None), given, C)
+    found = analyse(replace(outcome, decided=None), given, C)
     assert torch.equal(found.corrected, outcome.believed_labels)
     assert found.noise_rate is None
     assert set(found.findings.action.tolist()) == {KEEP, REVIEW}
@@ -258,3 +263,17 @@ def test_values_are_moved_to_another_distribution_and_keep_their_order() -> None
     assert float(moved.mean()) == pytest.approx(float(others.mean()), abs=0.1)
     assert float(moved.std()) == pytest.approx(float(others.std()), rel=0.1)
     torch.testing.assert_close(like(others, others), others)
+
+
+class Another:
+    """What a method decided that knows of no turning point."""
+
+    def save(self, folder: Path) -> None: ...
+
+
+def test_what_another_method_has_decided_is_no_evidence() -> None:
+    outcome, given, _ = made_up(0.2, 0.2)
+    ours, none = (analyse(replace(outcome, decided=what), given, C) for what in (Another(), None))
+    assert ours.as_dict() == none.as_dict()
+    for name, table in ours.tensors().items():
+        assert torch.equal(table, none.tensors()[name]), name

@@ -26,7 +26,7 @@ def contradictions(rows: int, e: float, a: float, b: float, classes: int, seed: 
 
 
 @pytest.mark.parametrize("classes", [2, *exhaustive(10)])
-@pytest.mark.parametrize("e", [0.0, 0.2, *exhaustive(0.05, 0.4)])
+@pytest.mark.parametrize("e", [0.2, *exhaustive(0.0, 0.05, 0.4)])
 def test_planted_shares_are_found_within_their_interval(e: float, classes: int) -> None:
     """Of twenty draws, at least as many as 95 % less three standard errors hold the truth: seventeen."""
     found = [explain(*contradictions(2000, e, -1.0, 1.2, classes, 10 * seed), classes).rate for seed in range(20)]

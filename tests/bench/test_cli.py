@@ -28,6 +28,7 @@ def bench(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["bench", *arguments])
 
 
+@pytest.mark.exhaustive
 def test_a_table_is_run_once_and_rendered(tmp_path: Path) -> None:
     planned = bench("mini", "--dry-run")
     assert planned.exit_code == 0
@@ -102,6 +103,7 @@ def test_a_cell_that_fails_makes_exit_code_1_at_the_end(monkeypatch: pytest.Monk
     assert "failed: mini CE, ours 20%, seed 0: the training loss must stay finite" in result.output
 
 
+@pytest.mark.exhaustive
 def test_the_hours_in_the_documentation_are_those_of_the_dry_run(monkeypatch: pytest.MonkeyPatch) -> None:
     from selc.bench.estimate import estimates
 

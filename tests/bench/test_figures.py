@@ -67,7 +67,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for table in TABLES.values():
         for cell in table.cells("cpu"):
             if not (folder / cell.key()).exists():
-                execute(cell.config(), folder / cell.key(), Quiet())
+                execute(cell.config(), folder / cell.key(), [Quiet()])
     return folder
 
 
@@ -95,6 +95,7 @@ def test_a_missing_run_is_told_with_the_command(tmp_path: Path) -> None:
     assert all("Run `selc bench figure1 --scale cpu`" in sentence for sentence in missing)
 
 
+@pytest.mark.exhaustive
 def test_every_real_figure_finds_its_rows_and_columns(runs: Path) -> None:
     """With any run in the place of each cell, no picture misses one: the names in the data fit the code."""
     some = RunFolder(runs / TABLES["figure5"].cells("cpu")[0].key())
@@ -134,7 +135,7 @@ def test_accuracy_after_a_pilot_is_that_of_the_second_training(tmp_path: Path) -
         "net": {"name": "mlp", "hidden": [8]},
         "train": {"epochs": 4, "threads": 1},
     }
-    run = execute(Config.resolve(settings), tmp_path / "pilot", Quiet())
+    run = execute(Config.resolve(settings), tmp_path / "pilot", [Quiet()])
     second = [entry["test"]["top1"] for entry in run.history() if entry["stage"] == 1]
     assert len(second) == 4
     assert accuracy_of(run) == second

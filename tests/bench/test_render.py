@@ -259,6 +259,7 @@ def test_noise_of_our_generator_says_so_at_the_head_of_its_column() -> None:
         assert drawn == made != set()
 
 
+@pytest.mark.exhaustive
 def test_latex_of_all_tables_has_balanced_groups_rows_of_one_length_and_no_bare_letters() -> None:
     tables = [load(name) for name in names()]
     lines = [line(c, 0.5) for table in tables for c in table.cells("cpu") if c.seed == 0 and not c.skip]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from torch import nn
 
 from selc.bench.estimate import cost_of
+from selc.bench.runner import value_of
 from selc.bench.table import SCALES, VARIANTS, Cell, Table, fits, laid_over, load, names, parse
 from selc.data import DATASETS, Bundle
 from selc.errors import ConfigError
@@ -271,6 +273,7 @@ def test_a_key_is_that_of_what_the_result_depends_on() -> None:
     assert moved.key() == pixels.key()
 
 
+@pytest.mark.exhaustive
 def test_runs_are_shared_where_they_are_the_same() -> None:
     for scale in ("paper", "cpu"):
         runs = {cell.key() for cell in load("table1").cells(scale)}
@@ -405,6 +408,26 @@ def test_a_table_of_another_shape_than_its_numbers_is_an_error() -> None:
     }
     with pytest.raises(ConfigError, match="mine: 'CE' must have 2 numbers; got 1"):
         parse(content, {})
+
+
+def test_a_column_may_show_any_metric_of_which_more_is_better() -> None:
+    content: dict[str, Any] = {"name": "mine", "title": "", "caption": "", "rows": ["CE"], "columns": ["a"]}
+    content["scales"] = {"cpu": {"what": "", "settings": {"data": {"name": "moons"}}, "blocks": [{}]}}
+    content["settings"] = {"a": {"measure": "macro_f1"}}
+    [cell] = parse(content, {"CE": {"name": "ce"}}).cells("cpu")
+    assert cell.measure == "macro_f1"
+    assert value_of(cell, {"accuracy": {"test": {"top1": 0.5, "macro_f1": 0.25}}}) == 0.25
+    for other in ("log_loss", "macro_f2"):  # in a table the largest number is bold
+        content["settings"] = {"a": {"measure": other}}
+        with pytest.raises(ConfigError, match=f"the measure of 'a' must be one of .*; got '{other}'"):
+            parse(content, {"CE": {"name": "ce"}})
+
+
+def test_what_is_measured_is_no_part_of_the_key_of_a_run() -> None:
+    [one, *_] = load("table1").cells("cpu")
+    other = replace(one, settings={**one.settings, "train": {**one.settings["train"], "metrics": ["log_loss"]}})
+    assert other.config().train.metrics != one.config().train.metrics
+    assert other.key() == one.key()
 
 
 def test_a_scale_or_variant_that_is_not_there_is_named() -> None:

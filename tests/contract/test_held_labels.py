@@ -14,7 +14,8 @@ from selc.core import Store
 from selc.methods import METHODS, Method
 from selc.train.loop import as_verified
 from selc.types import Batch, Step, TrainSet
-from tests.contract.test_methods import quick
+from tests.contract.test_methods import SEVERAL, quick
+from tests.tiers import but_for
 from tests.toy import CLASSES, BrokenOffError, StopAfter, assert_same_bits, results, train_set, trainer
 
 every_method = pytest.mark.parametrize("name", METHODS)
@@ -29,7 +30,7 @@ def held_set() -> TrainSet:
     return replace(train_set(), held=held)
 
 
-@every_method
+@pytest.mark.parametrize("name", but_for(SEVERAL, METHODS))
 def test_a_verified_label_is_what_the_method_believes_and_corrects_to(name: str) -> None:
     data = held_set()
     assert data.held is not None

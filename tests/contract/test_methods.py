@@ -16,7 +16,7 @@ from selc.methods import METHODS, Method, create
 from selc.methods.base import Train
 from selc.methods.ce import CE
 from selc.run import Config
-from selc.types import Batch, Outcome, TrainSet
+from selc.types import Batch, Outcome, StagePlan, TrainSet
 from tests.tiers import but_for, exhaustive
 from tests.toy import CLASSES, BrokenOffError, StopAfter, assert_same_bits, fit, results, small_net, train_set
 
@@ -48,6 +48,9 @@ SEVERAL = ("co-teaching", "co-teaching+", "nested-co-teaching", "nlnl", "rsl", "
 every_method = pytest.mark.parametrize("name", METHODS)
 
 
+PLAN = StagePlan(epochs=6, batch_size=16)
+
+
 def quick(name: str) -> Method:
     return create(name, QUICK.get(name))
 
@@ -71,7 +74,7 @@ def test_loss_is_finite_and_its_gradient_reaches_every_parameter(name: str, cloc
     torch.manual_seed(0)
     method = quick(name)
     model = method.build(small_net, CLASSES)
-    method.setup(train_set())
+    method.setup(train_set(), PLAN)
     step = method.step(model, batch_at(clock))
     assert step.loss.shape in ((16,), ())
     step.loss.mean().backward()
@@ -94,10 +97,25 @@ def test_probabilities_sum_to_one_and_agree_with_their_logarithm(name: str) -> N
 
 
 @every_method
+@pytest.mark.parametrize("ready", [False, True])
+def test_a_check_changes_nothing(name: str, ready: bool) -> None:
+    """It is asked before a method is set up, and again of one that was: for a stage of another length."""
+    method = quick(name)
+    if ready:
+        method.build(small_net, CLASSES)
+        method.setup(train_set(), PLAN)
+    own, state = dict(vars(method)), {key: value.clone() for key, value in method.state_dict().items()}
+    method.check(train_set(), StagePlan(epochs=40, batch_size=30, seed=7))
+    assert vars(method).keys() == own.keys()
+    assert all(vars(method)[key] is value for key, value in own.items())
+    torch.testing.assert_close(dict(method.state_dict()), state, rtol=0, atol=0, equal_nan=True)
+
+
+@every_method
 def test_rows_outside_the_batch_are_untouched(name: str) -> None:
     method = quick(name)
     model = method.build(small_net, CLASSES)
-    method.setup(train_set())
+    method.setup(train_set(), PLAN)
     batch = batch_at(4.5)
     outside = torch.ones(90, dtype=torch.bool)
     outside[batch.index] = False
@@ -108,7 +126,7 @@ def test_rows_outside_the_batch_are_untouched(name: str) -> None:
         assert torch.equal(store.full()[outside], old[outside])
 
 
-@every_method
+@pytest.mark.parametrize("name", but_for(SEVERAL, METHODS))
 def test_belief_has_a_row_per_sample_that_sums_to_one(name: str) -> None:
     belief = whole(name).target.full()
     assert belief.shape == (90, CLASSES)
@@ -145,7 +163,7 @@ def test_save_load_go_on_equals_uninterrupted_to_the_last_bit(name: str, epochs:
 class Corrects(Method):
     """Keeps the classes that it predicted; a second stage learns what this object kept, not what it handed out."""
 
-    def setup(self, data: TrainSet) -> None:
+    def setup(self, data: TrainSet, plan: StagePlan) -> None:
         self.kept = Store.from_labels(data.labels.hard, data.num_classes)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
@@ -200,7 +218,7 @@ def test_its_documentation_says_what_it_is_and_where_it_comes_from(name: str) ->
 def test_a_loss_of_bf16_outputs_is_finite_and_in_full_precision(name: str) -> None:
     method = quick(name)
     model = method.build(small_net, CLASSES)
-    method.setup(train_set())
+    method.setup(train_set(), PLAN)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         step = method.step(model, batch_at(4.5))
     assert step.loss.dtype == torch.float32

@@ -12,11 +12,13 @@ import torch
 
 from selc.data import DATASETS, RECIPES, Bundle
 from selc.errors import SelcError
+from selc.exchange import TOOLS
 from selc.methods import METHODS
 from selc.nets import NETS
 from selc.noise import NOISES, Noise, draw_noise
 from selc.registry import Registry
 from selc.run import Config
+from selc.train.metrics import METRICS
 from tests.data.miniatures import MAKERS
 from tests.noise.bounds import classes_of, example_options, labels_for, suppliers
 from tests.own_data.miniature import options_for
@@ -89,7 +91,9 @@ def test_the_settings_that_suit_a_dataset_are_valid(name: str) -> None:
     assert {k: getattr(config.train, k) for k in RECIPES[name].plan} == RECIPES[name].plan
 
 
-@pytest.mark.parametrize("registry", [METHODS, NETS, NOISES, DATASETS], ids=lambda registry: registry.what)
+@pytest.mark.parametrize(
+    "registry", [METHODS, NETS, NOISES, DATASETS, METRICS, TOOLS], ids=lambda registry: registry.what
+)
 def test_each_entry_says_in_one_sentence_of_its_own_what_it_is(registry: Registry[Callable[..., object]]) -> None:
     said = {name: registry.describe(name) for name in registry}
     for name, sentence in said.items():

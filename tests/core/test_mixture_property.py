@@ -32,7 +32,7 @@ def random_losses(rng: np.random.Generator) -> tuple[Tensor, bool]:
     return normalise(torch.from_numpy(x)), separated
 
 
-@pytest.mark.parametrize("seed", [*range(4), *exhaustive(*range(4, 20))])
+@pytest.mark.parametrize("seed", [0, *exhaustive(*range(1, 20))])
 def test_ten_random_mixtures(seed: int) -> None:
     rng = np.random.default_rng(seed)
     for _ in range(10):

@@ -4,7 +4,7 @@ import hashlib
 
 import torch
 
-from selc.core.seeding import generator, seed_of
+from selc.core.seeding import generator, seed_of, seed_torch
 
 
 def test_a_seed_is_the_first_63_bits_of_a_blake2b_hash() -> None:
@@ -37,3 +37,12 @@ def test_the_global_random_state_is_left_alone() -> None:
     torch.manual_seed(0)
     torch.rand(100, generator=generator("noise", 1))
     assert torch.equal(torch.rand(4), expected)
+
+
+def test_torch_is_seeded_as_by_its_own_call_and_nothing_piles_up() -> None:
+    before = len(torch.cuda._queued_calls)
+    seed_torch(torch.device("cpu"), 3, "epoch", 7)
+    ours = torch.rand(5)
+    assert len(torch.cuda._queued_calls) == before
+    torch.manual_seed(seed_of(3, "epoch", 7))
+    assert torch.equal(torch.rand(5), ours)

@@ -18,6 +18,7 @@ from selc.data import digits, moons
 from selc.errors import InputError
 from selc.noise import symmetric
 from tests.helpers import close, random_labels, random_logits, rng, softmax64
+from tests.tiers import exhaustive
 
 
 def noisy_moons(rate: float = 0.4) -> tuple[Tensor, Tensor, Tensor]:
@@ -158,7 +159,7 @@ def whole() -> Loop:
     return loop
 
 
-@pytest.mark.parametrize("saved", [0, 3, 9, 12])  # watching for the first time, later, and correcting
+@pytest.mark.parametrize("saved", [3, 12, *exhaustive(0, 9)])  # watching for the first time, later, and correcting
 def test_saved_in_the_middle_of_an_epoch_it_goes_on_to_the_same_bits(saved: int, whole: Loop) -> None:
     x, given, _ = noisy_moons()
     first, second = (Loop(x, given, 2, epochs=20) for _ in range(2))

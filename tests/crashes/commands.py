@@ -47,6 +47,7 @@ NAMES = (
     "apply, a tree of copies",
     "report",
     "review",
+    "export",
 )
 
 
@@ -185,6 +186,14 @@ def commands(inputs: Path) -> Iterator[Command]:
     yield Command("apply, a tree of copies", tree("--copy"), pictures)
     yield Command("report", lambda root: selc(["report", str(root / "run"), "--samples", "2"]), copied)
     yield Command("review", lambda root: selc(["review", str(root / "run"), "--top", "3"]), copied)
+
+    def export(root: Path) -> None:
+        """As with `apply`."""
+        if not (root / "tasks.json").exists() or (root / ".unfinished.json").exists():
+            out = str(root / "tasks.json")
+            selc(["export", str(inputs / "pictures"), "--to", "label-studio", "--top", "3", "--out", out])
+
+    yield Command("export", export, pictures)
 
 
 # Times and what follows from them, and how much memory was free.

@@ -33,8 +33,9 @@ def broken_off(name: str, folder: Path, strides: dict[str, int]) -> dict[str, An
     return tally
 
 
+@pytest.mark.exhaustive
 def test_a_training_is_broken_off_at_some_operations_and_ends_with_the_same_bits(tmp_path: Path) -> None:
-    tally = broken_off(NAMES[0], tmp_path, {"kill": 61, "torn": 61, "power": 101, "full": 101})
+    tally = broken_off(NAMES[0], tmp_path, {"kill": 151, "torn": 151, "power": 311, "full": 311})
     assert tally["operations"] > 100
 
 
@@ -49,6 +50,7 @@ def test_every_command_is_tried(tmp_path: Path) -> None:
     assert [command.name for command in commands(tmp_path)] == list(NAMES)
 
 
+@pytest.mark.exhaustive
 def test_careless_writing_is_found_and_careful_writing_is_not(tmp_path: Path) -> None:
     found = json.loads(run("tests.crashes.careless", tmp_path))
     assert "a.json must be whole" in found["in_place"]["torn"]

@@ -8,6 +8,7 @@ import json
 import struct
 import tarfile
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -197,6 +198,7 @@ def jpeg(image: Array) -> bytes:
     return stream.getvalue()
 
 
+@cache
 def photo(seed: int, height: int, width: int) -> bytes:
     """A smooth picture of its own colours."""
     small = np.random.default_rng(seed).integers(0, 256, (4, 4, 3), dtype=np.uint8)

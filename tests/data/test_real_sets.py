@@ -14,6 +14,7 @@ from selc.data import DATASETS, FACTS, RECIPES, Bundle, animal10n, clothing1m, w
 from selc.errors import InputError
 from tests.data import miniatures
 from tests.data.miniatures import MAKERS, put
+from tests.tiers import exhaustive
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 CLOTHING = ((0.6959, 0.6537, 0.6371), (0.3113, 0.3192, 0.3214))
@@ -231,8 +232,8 @@ def test_a_list_cannot_reach_outside_of_its_folder(data: Path) -> None:
 # WebVision
 
 
-@pytest.mark.parametrize("synset_folders", [False, True])
-@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("synset_folders", [True, *exhaustive(False)])
+@pytest.mark.parametrize("beside", [False, *exhaustive(True)])
 def test_webvision_takes_the_first_50_classes_and_has_two_test_sets(
     synset_folders: bool, beside: bool, data: Path
 ) -> None:

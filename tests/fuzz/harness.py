@@ -20,7 +20,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -124,7 +124,7 @@ class Bench:
         base, began = _memory("VmRSS"), time.perf_counter()
         outcome, what, detail = "success", "", ""
         try:
-            with _alarm():
+            with _alarm(), _ration():
                 seed.read(place)
         except SelcError as error:
             outcome, what = "ours", type(error).__name__
@@ -132,6 +132,8 @@ class Bench:
                 outcome, detail = "fault", f"more than a sentence: {error}"
         except TooSlowError:
             outcome, what, detail = "fault", "slow", traceback.format_exc()
+        except MemoryError:
+            outcome, what, detail = "fault", "memory", traceback.format_exc()
         except BaseException as error:
             outcome, what, detail = "fault", type(error).__name__, traceback.format_exc()
         seconds, peak = time.perf_counter() - began, _memory("VmHWM") - base
@@ -160,6 +162,17 @@ class _alarm:  # noqa: N801  used like a function
 
 def _too_slow(*_: object) -> None:
     raise TooSlowError
+
+
+@contextmanager
+def _ration() -> Iterator[None]:
+    """A request beyond the limit fails: what was resident at the peak hangs on what else the machine needs."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (_memory("VmData") + int(MEMORY), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def _memory(key: str) -> int:

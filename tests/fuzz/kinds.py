@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -27,6 +27,9 @@ from selc.noise.label_file import read_labels, write_labels
 from tests.data import miniatures
 from tests.fuzz import mutate
 from tests.fuzz.mutate import BINARY, TEXT, Change
+
+if TYPE_CHECKING:
+    from selc.run import RunFolder
 
 Spoil = Callable[[bytes, Random, list[bytes]], bytes]
 
@@ -340,12 +343,12 @@ def checkpoint_seeds(folder: Path) -> list[Seed]:
     from tests.toy import BrokenOffError, StopAfter, blobs, small_net
 
     seeds = []
-    for name, stop in (("half", StopAfter(1)), ("whole", None)):
+    for name, stop in (("half", [StopAfter(1)]), ("whole", [])):
         run = folder / name / "run"
         x, y = blobs(30)
         torch.manual_seed(0)
         with suppress(BrokenOffError):
-            fit(x, y, options=SELC_NOW, net=small_net, epochs=2, batch_size=16, out=run, progress=stop)
+            fit(x, y, options=SELC_NOW, net=small_net, epochs=2, batch_size=16, out=run, callbacks=stop)
         files = all_files(folder / name)
         manifests = {n: (JSON, JSON, WORDS) for n in files if "/manifest" in n and n.endswith(".json")}
         tensors = {n: (RAW, SAFE, SAFE) for n in files if n.endswith(".safetensors") and "/stage-" in n}
@@ -410,21 +413,49 @@ def decision_seeds(folder: Path) -> list[Seed]:
         entries.append({"sample_id": run.ids[row], **about})
     content = {"format": FORMAT, "run": fingerprint(run), "samples": len(given), "decisions": entries}
     data = json.dumps(content).encode()
-    files = all_files(folder) | {"decisions.json": data}
-    return [Seed("decisions", files, {"decisions.json": (JSON, JSON, WORDS)}, _decisions)]
+    files = all_files(folder)
+    own = Seed("decisions", {**files, "decisions.json": data}, {"decisions.json": (JSON, JSON, WORDS)}, _decisions)
+    return [own, *_answered(run, files)]
+
+
+def _answered(run: RunFolder, files: Mapping[str, bytes]) -> list[Seed]:
+    """Exports of annotation tools."""
+    from selc.exchange.tools import TOOLS
+    from selc.exchange.tools.base import Item, Sheet
+    from selc.run.decisions import fingerprint
+    from tests.exchange.answering import ANSWERED
+
+    names, given = run.classes, run.given.tolist()
+    items = [Item(run.ids[row], "x", names[given[row]], names[0], 0.9, 0.1) for row in range(12)]
+    seeds = []
+    for tool, answered in ANSWERED.items():
+        shown = [item._replace(view=item.sample_id) for item in items] if tool == "cvat" else items
+        tasks = TOOLS[tool]().tasks(Sheet(fingerprint(run), names, shown, images="images" in TOOLS[tool].shows))
+        data = answered(tasks, {item.sample_id: item.given for item in items}).encode()
+        ways = (JSON, WORDS) if tool == "label-studio" else (WORDS, RAW)
+        seeds.append(Seed(tool, {**files, "decisions.json": data}, {"decisions.json": ways}, _answers))
+    return seeds
 
 
 def _decisions(folder: Path) -> object:
     from selc.run import RunFolder
-    from selc.run.cleaned import clean, verified_rows
-    from selc.run.decisions import Decisions, agreement
+    from selc.run.cleaned import verified_rows
+
+    _answers(folder)
+    return verified_rows(folder / "decisions.json", RunFolder.open(folder / "run"))
+
+
+def _answers(folder: Path) -> object:
+    from selc.exchange import read_decisions
+    from selc.run import RunFolder
+    from selc.run.cleaned import clean
+    from selc.run.decisions import agreement
 
     run = RunFolder.open(folder / "run")
-    decisions = Decisions.read(folder / "decisions.json").of_run(run)
+    decisions, _ = read_decisions(folder / "decisions.json", run)
     findings = run.findings()
     agreement(decisions, findings, run)
-    clean(run, findings, decisions)
-    return verified_rows(folder / "decisions.json", run)
+    return clean(run, findings, decisions)
 
 
 def cleaned_seeds(folder: Path) -> list[Seed]:

@@ -79,7 +79,7 @@ def wait() -> None:
 
 
 def eat() -> None:
-    np.ones(24_000_000)  # 192 MB, far above the limit: where memory is short, Linux takes other pages away
+    np.ones(24_000_000)  # 192 MB
 
 
 def worse(kind: Kind, act: Callable[[], None]) -> Kind:
@@ -105,6 +105,7 @@ def worse(kind: Kind, act: Callable[[], None]) -> Kind:
         (eat, {"MEMORY": 40_000_000, "SECONDS": 600, "PATIENCE": 600}, "memory"),  # new pages can cost seconds
     ],
 )
+@pytest.mark.exhaustive
 def test_a_reader_that_does_worse_than_our_error_is_found_and_its_file_is_kept(
     act: Callable[[], None], limits: dict[str, float], what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

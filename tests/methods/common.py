@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from selc.callbacks import Callback
 from selc.core import Store
 from selc.data import ArrayInputs
 from selc.methods.base import Method
 from selc.train import Trainer
-from selc.turning import Decision, Evidence
-from selc.types import Batch, EvalSet, Labels, Outcome, Pass, Sweep, TrainSet
+from selc.types import Batch, Decided, EvalSet, Labels, Outcome, Pass, StagePlan, Sweep, TrainSet
 from tests.helpers import batch_of, one_hot64, random_labels, stored, train_set
 
 N, B, C = 12, 5, 4  # samples, batch size, classes
@@ -22,12 +22,22 @@ LABELS = random_labels(N, C, seed=0)
 GIVEN = one_hot64(LABELS, C)
 
 
+PLAN = StagePlan(epochs=200, batch_size=128)  # where nothing hangs on it: that of most papers
+
+
 def ready(method: Method, data: TrainSet | None = None, epochs: int = 8, batch_size: int = B) -> TrainSet:
     """Set a method up for a run, and return the data."""
     data = data or train_set(LABELS, C)
-    method.setup(data)
-    method.check(data, epochs, batch_size)
+    plan = StagePlan(epochs, batch_size)
+    method.check(data, plan)
+    method.setup(data, plan)
     return data
+
+
+def set_up(method: Method) -> Method:
+    """The method itself, where only its formula is looked at."""
+    method.setup(train_set(LABELS, C), PLAN)
+    return method
 
 
 def batch(target: Tensor | None = None) -> Batch:
@@ -59,7 +69,7 @@ class Asked(NamedTuple):
     model: nn.Module | None
     looks: EvalSet | None
     per_epoch: int
-    stop: Any
+    callbacks: Sequence[Callback]
     back: float
     start_from: tuple[Outcome, float] | None
     aside: str
@@ -71,12 +81,13 @@ class NoTrain:
 
     seed = 0
     epochs = 4
+    batch_size = B
     val: EvalSet | None = None
 
     def tell(self, text: str) -> None:
         raise AssertionError(f"nothing here decides by held-out rows: {text}")
 
-    def decided(self, decision: Decision, evidence: Evidence | None) -> None:
+    def decided(self, decided: Decided) -> None:
         raise AssertionError("nothing here decides by held-out rows")
 
     def forecast(self, data: TrainSet) -> float:
@@ -98,14 +109,18 @@ class Over:
         return self.trainer.epochs
 
     @property
+    def batch_size(self) -> int:
+        return self.trainer.batch_size
+
+    @property
     def val(self) -> EvalSet | None:
         return self.trainer.val
 
     def tell(self, text: str) -> None:
         self.trainer.tell(text)
 
-    def decided(self, decision: Decision, evidence: Evidence | None) -> None:
-        self.trainer.decided(decision, evidence)
+    def decided(self, decided: Decided) -> None:
+        self.trainer.decided(decided)
 
     def forecast(self, data: TrainSet) -> float:
         return self.trainer.forecast(data)
@@ -134,13 +149,13 @@ class Stages(NoTrain):
         self.seconds = seconds
         self.asked: list[Asked] = []
         self.told: list[str] = []
-        self.decisions: list[tuple[Decision, Evidence | None]] = []
+        self.decisions: list[Decided] = []
 
     def tell(self, text: str) -> None:
         self.told.append(text)
 
-    def decided(self, decision: Decision, evidence: Evidence | None) -> None:
-        self.decisions.append((decision, evidence))
+    def decided(self, decided: Decided) -> None:
+        self.decisions.append(decided)
 
     def forecast(self, data: TrainSet) -> float:
         return self.seconds
@@ -153,13 +168,13 @@ class Stages(NoTrain):
         model: nn.Module | None = None,
         looks: EvalSet | None = None,
         per_epoch: int = 1,
-        stop: Any = None,
+        callbacks: Sequence[Callback] = (),
         back: float = 0.0,
         start_from: tuple[Outcome, float] | None = None,
         aside: str = "",
         **changes: Any,
     ) -> Outcome:
-        self.asked.append(Asked(method, data, model, looks, per_epoch, stop, back, start_from, aside, changes))
+        self.asked.append(Asked(method, data, model, looks, per_epoch, callbacks, back, start_from, aside, changes))
         found = self.answer(len(self.asked) - 1, self.asked[-1])
         times = self.epochs * per_epoch
         return found if looks is None else replace(found, looks=shown(looks, data.num_classes, self.wrong, times))

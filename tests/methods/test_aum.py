@@ -15,7 +15,7 @@ from selc.errors import ConfigError, TrainingError
 from selc.methods.aum import AUM, Margins, margin, standardised
 from selc.methods.base import Method
 from selc.methods.ce import CE
-from selc.types import Outcome, TrainSet
+from selc.types import Outcome, StagePlan, TrainSet
 from tests.helpers import (
     batch_of,
     close,
@@ -44,8 +44,7 @@ def literal_margin(z: Tensor, y: int) -> float:
 def test_the_area_is_the_mean_margin_over_the_epochs_after_the_first(epochs: int) -> None:
     """With one epoch there is no other to look at."""
     method, data = Margins(), train_set(LABELS, C)
-    method.setup(data)
-    method.check(data, epochs, B)
+    method.setup(data, StagePlan(epochs, B))
     margins: list[list[float]] = [[] for _ in range(N)]
     for epoch in range(epochs):
         rows = torch.randperm(N, generator=rng(epoch))[: N if epoch % 2 == 0 else 7]  # not every row in every epoch
@@ -64,8 +63,7 @@ def test_the_area_is_the_mean_margin_over_the_epochs_after_the_first(epochs: int
 
 def test_a_row_that_was_never_seen_has_nothing_against_it() -> None:
     method, data = Margins(), train_set(LABELS, C)
-    method.setup(data)
-    method.check(data, 3, B)
+    method.setup(data, StagePlan(3, B))
     method.loss(random_logits(6, C, seed=0), batch_of(data, torch.arange(6), 1))
     area = method.belief(no_sweep).full()[:, 0]
     assert area[:6].isfinite().all()
@@ -83,8 +81,7 @@ def test_margins_are_saved_with_the_training() -> None:
     data = train_set(LABELS, C)
     first, second = Margins(), Margins()
     for method in (first, second):
-        method.setup(data)
-        method.check(data, 3, B)
+        method.setup(data, StagePlan(3, B))
     first.loss(random_logits(N, C, seed=0), batch_of(data, torch.arange(N), 1))
     second.load_state_dict(first.state_dict())
     for method in (first, second):
@@ -155,7 +152,7 @@ def test_labels_flagged_in_every_measurement_are_left_out_of_the_last_training()
     labels = random_labels(rows, C, seed=2)
     areas = random_logits(2, rows, seed=3) + 2 * (torch.arange(rows) % 2)
     method, train, data = AUM(quantile=0.8), MadeUp(areas), train_set(labels, C)
-    method.check(data, 300, 64)
+    train.epochs = 300
     outcome = method.fit(data, train)
     chosen = []
     for measuring, measured, changes in train.asked[:2]:
@@ -189,7 +186,7 @@ def test_labels_flagged_in_every_measurement_are_left_out_of_the_last_training()
 def test_the_weight_of_the_label_is_the_logistic_function_of_the_distance() -> None:
     areas = torch.zeros(2, N)
     method, train, data = AUM(), MadeUp(areas), train_set(LABELS, C)
-    method.check(data, 10, B)
+    train.epochs = 10
     method.fit(data, train)  # shows who the threshold samples are: two in each run
     first = (train.asked[0][1].labels.hard == C).nonzero().flatten()
     second = (train.asked[1][1].labels.hard == C).nonzero().flatten()
@@ -210,7 +207,7 @@ def test_rows_that_are_held_out_are_neither_threshold_samples_nor_changed() -> N
     data = replace(train_set(random_labels(60, C, seed=4), C), rows=rows)
     areas = torch.where(torch.arange(60) % 2 == 0, random_logits(60, seed=5), torch.inf).expand(2, -1)
     method, train = AUM(), MadeUp(areas)
-    method.check(data, 10, B)
+    train.epochs = 10
     outcome = method.fit(data, train)
     for _, measured, _ in train.asked[:2]:
         assert set((measured.labels.hard == C).nonzero().flatten().tolist()) < set(rows.tolist())
@@ -221,7 +218,7 @@ def test_rows_that_are_held_out_are_neither_threshold_samples_nor_changed() -> N
 def test_it_stops_with_a_sentence_when_no_label_is_above_the_threshold() -> None:
     data = train_set(LABELS, C)
     method, first = AUM(), MadeUp(torch.zeros(2, N))
-    method.check(data, 10, B)
+    first.epochs = 10
     method.fit(data, first)
     areas = torch.zeros(2, N)
     for run in range(2):
@@ -241,7 +238,6 @@ def test_wrong_labels_of_the_toy_data_are_found_and_corrected() -> None:
                 kept.append(data.rows)
             return super().__call__(method, data, **changes)
 
-    method.check(data, 30, 16)
     outcome = method.fit(data, Spy(real))
     assert int((kept[0] < 9).sum()) <= 1
     assert len(kept[0]) > 60
@@ -255,7 +251,7 @@ def test_the_whole_training_measures_twice_and_then_trains() -> None:
 
 def test_too_few_samples_for_threshold_samples_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"aum must have 10 samples or more .* got 9"):
-        AUM().check(replace(train_set(LABELS, C), rows=torch.arange(9)), 10, B)
+        AUM().check(replace(train_set(LABELS, C), rows=torch.arange(9)), StagePlan(10, B))
 
 
 @pytest.mark.parametrize("options", [{"measure": 0.0}, {"quantile": 0.0}, {"quantile": 1.1}, {"quantile": math.nan}])

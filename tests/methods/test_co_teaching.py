@@ -11,6 +11,7 @@ from torch import Tensor
 from selc.errors import ConfigError
 from selc.methods import CE, CoTeaching
 from selc.methods.co_teaching import exchanged
+from selc.types import StagePlan
 from tests.helpers import (
     batch_of,
     close,
@@ -23,7 +24,7 @@ from tests.helpers import (
     stored,
     train_set,
 )
-from tests.methods.common import Stages, many, outcome
+from tests.methods.common import Stages, many, outcome, set_up
 
 N, B, C = 12, 6, 4
 LABELS = random_labels(N, C, seed=0)
@@ -75,7 +76,7 @@ def test_a_ramp_below_one_is_a_share_of_the_epochs(epochs: int, clock: float, ke
     """By hand, of 8 samples: half of the rate 0.5 leaves 6, all of it 4; 0.05 of 200 epochs are 10, of 3 at least 1."""
     method = CoTeaching(forget_rate=0.5, ramp=0.05)
     data = train_set(LABELS, C)
-    method.check(data, epochs, 8)
+    method.setup(data, StagePlan(epochs, 8))
     index, outputs = torch.arange(8), random_logits(2, 8, C, seed=0).requires_grad_()
     learnt = gradient(method.loss(outputs, batch_of(data, index, clock)), outputs).abs().sum(dim=2) > 0
     assert learnt.sum(dim=1).tolist() == [keep, keep]
@@ -83,13 +84,13 @@ def test_a_ramp_below_one_is_a_share_of_the_epochs(epochs: int, clock: float, ke
 
 def test_a_training_that_is_over_before_the_ramp_is_says_so() -> None:
     data = train_set(LABELS, C)
-    assert "ramp" in (CoTeaching(ramp=10).check(data, 10, 8) or "")
-    assert CoTeaching(ramp=10).check(data, 11, 8) is None
-    assert CoTeaching(ramp=0.5).check(data, 2, 8) is None
+    assert "ramp" in (CoTeaching(ramp=10).check(data, StagePlan(10, 8)) or "")
+    assert CoTeaching(ramp=10).check(data, StagePlan(11, 8)) is None
+    assert CoTeaching(ramp=0.5).check(data, StagePlan(2, 8)) is None
 
 
 def test_nobody_is_forgotten_while_the_rate_is_not_known() -> None:
-    method, data = CoTeaching(), train_set(LABELS, C)
+    method, data = set_up(CoTeaching()), train_set(LABELS, C)
     outputs = random_logits(2, B, C, seed=3)
     expected = sum(entropy64(data.labels.read(torch.arange(B)), softmax64(net)).mean() for net in outputs)
     assert isinstance(expected, Tensor)
@@ -98,7 +99,7 @@ def test_nobody_is_forgotten_while_the_rate_is_not_known() -> None:
 
 def test_soft_targets_give_the_expected_loss_and_the_order_by_it() -> None:
     t = random_targets(N, C, seed=4)
-    method, data = CoTeaching(forget_rate=0.5, ramp=1), train_set(stored(t), C)
+    method, data = set_up(CoTeaching(forget_rate=0.5, ramp=1)), train_set(stored(t), C)
     outputs = random_logits(2, B, C, seed=5).requires_grad_()
     losses = torch.stack([entropy64(t[:B], softmax64(net)) for net in outputs])
     first, second = ([int(i) for i in row.argsort()[:3]] for row in losses.detach())
@@ -109,7 +110,7 @@ def test_soft_targets_give_the_expected_loss_and_the_order_by_it() -> None:
 
 
 def test_the_two_networks_are_treated_alike() -> None:
-    method, data = CoTeaching(forget_rate=0.5, ramp=1), train_set(LABELS, C)
+    method, data = set_up(CoTeaching(forget_rate=0.5, ramp=1)), train_set(LABELS, C)
     outputs, batch = random_logits(2, B, C, seed=6), batch_of(data, torch.arange(B), 5)
     close(method.loss(outputs, batch), method.loss(outputs.flip(0), batch))
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from selc.errors import ConfigError
 from selc.methods import CoTeaching
 from selc.methods.co_teaching_plus import CoTeachingPlus
+from selc.types import StagePlan
 from tests.helpers import (
     batch_of,
     close,
@@ -25,7 +26,7 @@ from tests.helpers import (
     stored,
     train_set,
 )
-from tests.methods.common import Stages, many, outcome
+from tests.methods.common import Stages, many, outcome, set_up
 
 N, B, C = 40, 16, 4
 LABELS = random_labels(N, C, seed=0)
@@ -49,7 +50,7 @@ def literal(outputs: Tensor, labels: Tensor, share: float) -> Tensor:
 def test_networks_learn_from_each_others_small_losses_where_they_disagree(
     clock: float, share: float, seed: int
 ) -> None:
-    method = CoTeachingPlus(forget_rate=0.5, ramp=4, warm_up=2)
+    method = set_up(CoTeachingPlus(forget_rate=0.5, ramp=4, warm_up=2))
     index = torch.randperm(N, generator=rng(seed))[:B]
     outputs = random_logits(2, B, C, seed=seed).requires_grad_()
     loss = method.loss(outputs, batch_of(DATA, index, clock))
@@ -62,12 +63,12 @@ def test_networks_learn_from_each_others_small_losses_where_they_disagree(
 @pytest.mark.parametrize("clock", [0, 1.9, 5])
 def test_it_is_co_teaching_during_the_warm_up(clock: float) -> None:
     outputs, batch = random_logits(2, B, C, seed=1), batch_of(DATA, torch.arange(B), clock)
-    plain = CoTeaching(forget_rate=0.5, ramp=4).loss(outputs, batch)
-    assert torch.equal(CoTeachingPlus(forget_rate=0.5, ramp=4, warm_up=6).loss(outputs, batch), plain)
+    plain = set_up(CoTeaching(forget_rate=0.5, ramp=4)).loss(outputs, batch)
+    assert torch.equal(set_up(CoTeachingPlus(forget_rate=0.5, ramp=4, warm_up=6)).loss(outputs, batch), plain)
 
 
 def test_samples_on_which_the_networks_agree_have_no_gradient() -> None:
-    method = CoTeachingPlus(forget_rate=0.0, ramp=1, warm_up=0, agreed=0)
+    method = set_up(CoTeachingPlus(forget_rate=0.0, ramp=1, warm_up=0, agreed=0))
     outputs = random_logits(2, B, C, seed=2)
     outputs[1, :5] = outputs[0, :5]
     outputs.requires_grad_()
@@ -78,7 +79,7 @@ def test_samples_on_which_the_networks_agree_have_no_gradient() -> None:
 
 
 def test_a_batch_without_disagreement_is_learnt_whole_at_first_and_skipped_later() -> None:
-    method = CoTeachingPlus(forget_rate=0.5, ramp=1, warm_up=0, agreed=3)
+    method = set_up(CoTeachingPlus(forget_rate=0.5, ramp=1, warm_up=0, agreed=3))
     one = random_logits(B, C, seed=3)
     outputs = torch.stack([one, 2 * one]).requires_grad_()
     whole = sum(entropy64(one_hot64(LABELS[:B], C), softmax64(net)).mean() for net in outputs)
@@ -92,7 +93,7 @@ def test_a_batch_without_disagreement_is_learnt_whole_at_first_and_skipped_later
 
 
 def test_one_sample_in_dispute_is_kept_whatever_the_rate() -> None:
-    method = CoTeachingPlus(forget_rate=0.9, ramp=1, warm_up=0)
+    method = set_up(CoTeachingPlus(forget_rate=0.9, ramp=1, warm_up=0))
     outputs = torch.stack([8 * one_hot64(LABELS[:B], C), 8 * one_hot64(LABELS[:B], C)]).float()
     outputs[1, 7] = outputs[1, 7].roll(1)
     expected = sum(entropy64(one_hot64(LABELS[7:8], C), softmax64(net[7:8])).sum() for net in outputs)
@@ -101,7 +102,7 @@ def test_one_sample_in_dispute_is_kept_whatever_the_rate() -> None:
 
 
 def test_a_batch_of_one() -> None:
-    method = CoTeachingPlus(forget_rate=0.5, ramp=1, warm_up=0, agreed=0)
+    method = set_up(CoTeachingPlus(forget_rate=0.5, ramp=1, warm_up=0, agreed=0))
     apart = torch.tensor([[[2.0, 0, 0, 0]], [[0, 3.0, 0, 0]]])
     expected = entropy64(one_hot64(LABELS[4:5], C), softmax64(apart.flatten(0, 1))).sum()
     batch = batch_of(DATA, torch.tensor([4]), 9)
@@ -111,7 +112,7 @@ def test_a_batch_of_one() -> None:
 
 def test_soft_targets_give_the_expected_loss() -> None:
     t = random_targets(N, C, seed=4)
-    method = CoTeachingPlus(forget_rate=0.0, ramp=1, warm_up=0)
+    method = set_up(CoTeachingPlus(forget_rate=0.0, ramp=1, warm_up=0))
     outputs = random_logits(2, B, C, seed=5)
     apart = outputs[0].argmax(dim=1) != outputs[1].argmax(dim=1)
     losses = torch.stack([entropy64(t[:B], softmax64(net)) for net in outputs])
@@ -121,7 +122,7 @@ def test_soft_targets_give_the_expected_loss() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_loss_and_gradient_are_finite_where_p_is_exactly_0_or_1(dtype: torch.dtype) -> None:
-    method = CoTeachingPlus(forget_rate=0.25, ramp=1, warm_up=0)
+    method = set_up(CoTeachingPlus(forget_rate=0.25, ramp=1, warm_up=0))
     right = 1e4 * one_hot64(LABELS[:B], C)
     outputs = torch.stack([right, right.roll(1, dims=1)]).to(dtype).requires_grad_()
     loss = method.loss(outputs, batch_of(DATA, torch.arange(B), 9))
@@ -132,12 +133,13 @@ def test_loss_and_gradient_are_finite_where_p_is_exactly_0_or_1(dtype: torch.dty
 
 def test_times_are_shares_of_the_epochs() -> None:
     method = CoTeachingPlus(forget_rate=0.5, ramp=0.05, warm_up=0.1)
-    method.check(DATA, 40, B)  # warm-up until epoch 4, ramp over 2
+    method.setup(DATA, StagePlan(40, B))  # warm-up until epoch 4, ramp over 2
     outputs = random_logits(2, B, C, seed=6)
     for clock, share in ((4, 0.5), (30, 0.5)):
         close(method.loss(outputs, batch_of(DATA, torch.arange(B), clock)), literal(outputs, LABELS[:B], share))
     batch = batch_of(DATA, torch.arange(B), 3.9)
-    assert torch.equal(method.loss(outputs, batch), CoTeaching(forget_rate=0.5, ramp=2).loss(outputs, batch))
+    plain = set_up(CoTeaching(forget_rate=0.5, ramp=2))
+    assert torch.equal(method.loss(outputs, batch), plain.loss(outputs, batch))
 
 
 def test_it_predicts_the_mean_of_the_two_networks() -> None:

@@ -18,7 +18,7 @@ from selc.methods import confident_learning
 from selc.methods.base import Method
 from selc.methods.ce import CE
 from selc.methods.confident_learning import ConfidentLearning, folds_of, found
-from selc.types import Outcome, TrainSet
+from selc.types import Outcome, StagePlan, TrainSet
 from tests.helpers import random_labels, random_targets, train_set
 from tests.methods.common import NoTrain
 from tests.toy import CLASSES, fit
@@ -109,7 +109,6 @@ def test_every_probability_is_of_a_network_that_did_not_see_the_sample(rows: Ten
     data = replace(train_set(LABELS, C), rows=rows)
     train = MadeUp([probabilities(seed) for seed in range(4)])
     method = ConfidentLearning(folds=3)
-    method.check(data, 5, 8)
     outcome = method.fit(data, train)
     assert [type(method) for method, _ in train.asked] == [CE] * 4
     mine = torch.arange(N) if rows is None else rows
@@ -169,12 +168,12 @@ def test_what_it_found_is_what_is_handed_out_and_no_belief_of_other_rows_is() ->
 def test_without_cleanlab_it_says_what_to_install_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(confident_learning, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"needs the package cleanlab; got none\. .*selc\[compare\]"):
-        ConfidentLearning().check(train_set(LABELS, C), 5, 8)
+        ConfidentLearning().check(train_set(LABELS, C), StagePlan(5, 8))
 
 
 def test_more_folds_than_samples_can_fill_are_refused() -> None:
     with pytest.raises(ConfigError, match="folds must be at most half the number of samples, 60; got 31"):
-        ConfidentLearning(folds=31).check(train_set(LABELS, C), 5, 8)
+        ConfidentLearning(folds=31).check(train_set(LABELS, C), StagePlan(5, 8))
 
 
 @pytest.mark.parametrize("folds", [1, 0, -3])

@@ -19,7 +19,7 @@ from selc.data import ArrayInputs
 from selc.errors import ConfigError
 from selc.methods import crust
 from selc.methods.crust import CRUST, coreset, head_of, lazy_greedy
-from selc.types import Labels, Sweep, TrainSet
+from selc.types import Labels, StagePlan, Sweep, TrainSet
 from tests import toy
 from tests.helpers import (
     batch_of,
@@ -52,8 +52,7 @@ def network(width: int) -> Callable[[int], nn.Module]:
 def ready(method: CRUST, data: TrainSet, width: int = 8, epochs: int = 10) -> nn.Module:
     torch.manual_seed(0)
     model = method.build(network(width), C)
-    method.setup(data)
-    assert method.check(data, epochs, 16) is None
+    method.setup(data, StagePlan(epochs, 16))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(3.0)  # predictions that differ
@@ -412,8 +411,7 @@ def test_soft_labels_are_grouped_by_their_largest_class() -> None:
         data = train_set(labels, C)
         torch.manual_seed(0)
         method.build(network(4), C)
-        method.setup(data)
-        method.check(data, 10, 16)
+        method.setup(data, StagePlan(10, 16))
         probs = Store(N, C)
         probs.write(torch.arange(N), softmax64(random_logits(N, C, seed=2)))
         method.end_epoch(0, lambda fn=None, probs=probs: probs)

@@ -15,7 +15,7 @@ from selc.core import Store
 from selc.errors import ConfigError
 from selc.methods.ce import CE
 from selc.methods.dac import DAC, kept_rows, log_answering, with_every_class
-from selc.types import Outcome, Sweep, TrainSet
+from selc.types import Outcome, StagePlan, Sweep, TrainSet
 from tests import toy
 from tests.helpers import (
     batch_of,
@@ -30,7 +30,7 @@ from tests.helpers import (
     stored,
     train_set,
 )
-from tests.methods.common import GIVEN, LABELS, Asked, B, C, N, Stages, outcome, ready, sweeping
+from tests.methods.common import GIVEN, LABELS, PLAN, Asked, B, C, N, Stages, outcome, ready, sweeping
 
 
 @pytest.mark.parametrize("soft", [False, True])
@@ -172,7 +172,7 @@ def test_a_fresh_network_learns_the_rest_with_ce(retrain: bool) -> None:
 
     def answer(number: int, asked: Asked) -> Outcome:
         if isinstance(asked.method, DAC):
-            asked.method.setup(asked.data)
+            asked.method.setup(asked.data, PLAN)
             asked.method.abstained.write(torch.arange(N), torch.stack([a, from_whom], dim=1))
         return outcome(random_targets(N, C, seed=30 + number))
 
@@ -218,4 +218,4 @@ def test_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
 
 def test_a_warm_up_without_end_is_refused_before_training() -> None:
     with pytest.raises(ConfigError, match="warm_up must end before the 20 epochs"):
-        DAC(warm_up=20).check(train_set(LABELS, C), 20, B)
+        DAC(warm_up=20).check(train_set(LABELS, C), StagePlan(20, B))

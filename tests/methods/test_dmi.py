@@ -14,7 +14,7 @@ from selc.errors import ConfigError
 from selc.methods import dmi
 from selc.methods.dmi import DMI
 from selc.methods.held_out import BestEpoch
-from selc.types import Batch, Outcome
+from selc.types import Batch, Outcome, StagePlan
 from tests.helpers import (
     batch_of,
     close,
@@ -153,16 +153,16 @@ def test_a_class_that_is_hardly_predicted_does_not_blow_the_gradient_up() -> Non
 def test_batches_that_cannot_hold_every_class_are_refused() -> None:
     data = train_set(LABELS, C)
     with pytest.raises(ConfigError, match=r"batches of 3 for 4 classes. Set batch_size to 20"):
-        DMI().check(data, 10, 3)
+        DMI().check(data, StagePlan(10, 3))
     few = replace(data, rows=torch.arange(3))
     with pytest.raises(ConfigError, match="must hold every class"):
-        DMI().check(few, 10, len(torch.unique(LABELS[:3])) - 1)
-    assert "often lack one of the 4 classes" in (DMI().check(data, 10, 8) or "")
-    assert DMI().check(data, 10, 20) is None
+        DMI().check(few, StagePlan(10, len(torch.unique(LABELS[:3])) - 1))
+    assert "often lack one of the 4 classes" in (DMI().check(data, StagePlan(10, 8)) or "")
+    assert DMI().check(data, StagePlan(10, 20)) is None
 
 
 def test_a_class_without_samples_is_not_asked_for() -> None:
-    assert DMI().check(train_set(LABELS, 50), 10, 20) is None
+    assert DMI().check(train_set(LABELS, 50), StagePlan(10, 20)) is None
 
 
 def test_cross_entropy_comes_first_and_its_best_network_goes_on() -> None:
@@ -172,8 +172,7 @@ def test_cross_entropy_comes_first_and_its_best_network_goes_on() -> None:
         return outcome(random_targets(N, C, seed=number))
 
     best = nn.Linear(1, 1)
-    method, data, train = DMI(), train_set(LABELS, C), Stages(answer, seed=3)
-    method.check(data, 120, 20)
+    method, data, train = DMI(), train_set(LABELS, C), Stages(answer, seed=3, epochs=120)
     method.fit(data, train)
     first, second = train.asked
     assert isinstance(first.method, BestEpoch)

@@ -15,7 +15,7 @@ from selc.methods.base import Method
 from selc.methods.ce import CE
 from selc.methods.forward import Forward, Matrix, anchored
 from selc.methods.held_out import BestEpoch
-from selc.types import Outcome, TrainSet
+from selc.types import Outcome, StagePlan, TrainSet
 from tests import toy
 from tests.helpers import (
     batch_of,
@@ -186,7 +186,6 @@ class Asked(Over):
 
 def asked(method: Forward) -> tuple[Asked, Outcome]:
     train, data = Asked(), toy.train_set()
-    method.check(data, 6, 16)
     return train, method.fit(data, train)
 
 
@@ -242,7 +241,7 @@ def test_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
 
 def test_a_matrix_for_another_number_of_classes_is_refused_before_training() -> None:
     with pytest.raises(ConfigError, match="matrix must have a row and a column for each of the 4 classes; got 3"):
-        Forward(matrix=as_option(torch.eye(3))).check(train_set(LABELS, C), 10, B)
+        Forward(matrix=as_option(torch.eye(3))).check(train_set(LABELS, C), StagePlan(10, B))
 
 
 def test_what_it_trains_is_the_network_that_it_is_given() -> None:

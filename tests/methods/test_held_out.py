@@ -17,7 +17,7 @@ from selc.methods.held_out import BestEpoch, agreement, check_held_out, check_le
 from selc.types import Outcome, TrainSet
 from tests import toy
 from tests.helpers import close, random_targets, stored, train_set
-from tests.methods.common import GIVEN, LABELS, C, N, sweeping
+from tests.methods.common import GIVEN, LABELS, PLAN, C, N, sweeping
 
 
 def test_held_out_rows_and_the_others_are_all_rows_once() -> None:
@@ -60,7 +60,7 @@ def mixed_with(share: float) -> Tensor:
 def test_network_and_predictions_of_the_best_epoch_are_kept(by: Any, shares: list[float], best: int) -> None:
     method = BestEpoch(torch.tensor([2, 5, 7]), by)
     model = method.build(lambda outputs: nn.Linear(1, outputs), C)
-    method.setup(train_set(LABELS, C))
+    method.setup(train_set(LABELS, C), PLAN)
     for epoch, share in enumerate(shares):
         with torch.no_grad():
             next(model.parameters()).fill_(float(epoch))

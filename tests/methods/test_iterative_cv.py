@@ -12,7 +12,7 @@ from torch import Tensor
 from selc.errors import ConfigError
 from selc.methods import CE
 from selc.methods.iterative_cv import IterativeCV, rate_of, selected_rate
-from selc.types import TrainSet
+from selc.types import StagePlan, TrainSet
 from tests.helpers import (
     batch_of,
     close,
@@ -27,7 +27,7 @@ from tests.helpers import (
     stored,
     train_set,
 )
-from tests.methods.common import Stages, outcome
+from tests.methods.common import PLAN, Stages, outcome
 
 N, B, C = 60, 12, 4
 LABELS = random_labels(N, C, seed=0)
@@ -117,7 +117,7 @@ def literal(train: Stages, iterations: int, symmetric: bool) -> tuple[set[int], 
 def test_samples_whose_label_the_other_half_predicts_are_selected(iterations: int, symmetric: bool) -> None:
     train = Stages(lambda number, _: outcome(judge(number)))
     method = IterativeCV(iterations=iterations, cv_epochs=0.25, ramp=3, symmetric=symmetric)
-    method.check(DATA, 40, B)
+    train.epochs = 40
     method.fit(DATA, train)
     *cross, last = train.asked
     assert len(cross) == 2 * iterations
@@ -154,7 +154,7 @@ def test_it_ends_early_when_every_sample_was_selected() -> None:
     assert len(last.data.rows) == N
     assert isinstance(last.method, IterativeCV)
     assert last.method.rate == 0
-    last.method.setup(last.data)
+    last.method.setup(last.data, PLAN)
     last.method.end_epoch(100, lambda fn=None: stored(judge(0)))
     chosen = last.method.select()
     assert chosen is None or chosen.tolist() == list(range(N))
@@ -187,9 +187,8 @@ def test_the_same_halves_are_drawn_when_the_training_is_replayed() -> None:
 def final(rate: float = 0.5, ramp: float = 4, symmetric: bool = True) -> IterativeCV:
     """A method for its last stage: the even rows are selected, every third odd one is a candidate."""
     method = IterativeCV(ramp=ramp, symmetric=symmetric)
-    method.check(DATA, 40, B)
     method.rate, method.candidates = rate, torch.arange(1, N, 6)
-    method.setup(TrainSet(DATA.inputs, DATA.labels, torch.arange(0, N, 2)))
+    method.setup(TrainSet(DATA.inputs, DATA.labels, torch.arange(0, N, 2)), StagePlan(40, B))
     return method
 
 
@@ -284,7 +283,7 @@ def test_it_predicts_the_mean_of_the_two_networks() -> None:
 
 def test_data_too_few_to_be_halved_are_refused() -> None:
     with pytest.raises(ConfigError, match="at least 4 samples"):
-        IterativeCV().check(train_set(torch.tensor([0, 1, 1]), 2), 10, 8)
+        IterativeCV().check(train_set(torch.tensor([0, 1, 1]), 2), StagePlan(10, 8))
 
 
 @pytest.mark.parametrize("options", [{"iterations": 0}, {"cv_epochs": 0.0}, {"ramp": 0}])

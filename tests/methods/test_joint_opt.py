@@ -14,7 +14,7 @@ from selc.errors import ConfigError
 from selc.methods.base import Method
 from selc.methods.ce import CE
 from selc.methods.joint_opt import JointOpt
-from selc.types import Outcome, TrainSet
+from selc.types import Outcome, StagePlan, TrainSet
 from tests.helpers import (
     batch_of,
     close,
@@ -140,7 +140,7 @@ class MadeUp(NoTrain):
 
 def test_a_fresh_network_learns_the_soft_labels_without_the_other_terms() -> None:
     method, train, data = JointOpt(), MadeUp(), train_set(LABELS, C)
-    method.check(data, 200, 128)
+    train.epochs = 200
     outcome = method.fit(data, train)
     (first, _, first_changes), (second, relabelled, second_changes) = train.asked
     assert first is method
@@ -166,7 +166,7 @@ def test_labels_begin_to_move_after_70_of_200_epochs_and_scale_with_the_run() ->
 
 
 def test_it_says_before_training_when_no_label_can_change() -> None:
-    assert "no label can change" in str(JointOpt(begin=70).check(train_set(LABELS, C), 60, B))
+    assert "no label can change" in str(JointOpt(begin=70).check(train_set(LABELS, C), StagePlan(60, B)))
 
 
 @pytest.mark.parametrize(

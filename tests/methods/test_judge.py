@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from selc.callbacks import EpochRecord
 from selc.data import ArrayInputs
 from selc.errors import ConfigError
 from selc.methods import CE
@@ -32,6 +33,11 @@ def held_in(asked: Asked) -> Tensor:
     return asked.looks.rows
 
 
+def after(epochs: int, looks: Pass) -> EpochRecord:
+    """What is known after so many epochs with a look in each."""
+    return EpochRecord({"epoch": epochs - 1}, lambda: Pass(*(field[:epochs] for field in looks)))
+
+
 def judged(data: TrainSet, **how: object) -> tuple[Judged, list[Asked]]:
     train = stages(len(data), **how)  # type: ignore[arg-type]
     return judge(data, train), train.asked
@@ -51,7 +57,7 @@ def test_every_row_is_held_out_once_and_trained_on_the_other_times() -> None:
         assert a.looks is not None
         assert torch.equal(a.looks.labels, data.labels.hard[held_in(a)])
         assert a.aside == f"split {number} of 5"
-        assert (a.stop, a.start_from, a.model, a.changes) == (None, None, None, {})
+        assert (a.callbacks, a.start_from, a.model, a.changes) == ((), None, None, {})
     assert found.data is data
     assert (found.watched, found.looks) == (None, None)
 
@@ -224,8 +230,9 @@ def test_a_watched_training_goes_on_for_a_fifth_of_the_epochs_after_the_start(ep
     assert found.watched is not None
     looks = found.watched.looks
     assert looks is not None
-    assert not only.stop(last - 1, Pass(*(field[: last - 1] for field in looks)))
-    assert only.stop(last, Pass(*(field[:last] for field in looks)))
+    (switch,) = only.callbacks
+    assert not switch.on_epoch_end(after(last - 1, looks))
+    assert switch.on_epoch_end(after(last, looks))
     assert only.back == last - 1
     assert found.decision.start == epochs - (last - 1)  # it was not stopped: farther back there is no state
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from selc.core import Store
 from selc.errors import ConfigError
 from selc.methods.lrt import LRT
+from selc.types import StagePlan
 from tests.helpers import (
     batch_of,
     close,
@@ -155,7 +156,7 @@ def test_a_label_of_probability_zero_is_flipped_and_everything_stays_finite(rows
 
 
 def test_it_says_before_training_when_no_label_can_change() -> None:
-    assert "no label can change" in str(LRT(update=30).check(train_set(LABELS, C), 20, B))
+    assert "no label can change" in str(LRT(update=30).check(train_set(LABELS, C), StagePlan(20, B)))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from selc.core import Store
 from selc.errors import ConfigError
 from selc.methods import create
 from selc.methods.m_correction import MCorrection
-from selc.types import Batch, TrainSet
+from selc.types import Batch, StagePlan, TrainSet
 from tests.helpers import (
     batch_of,
     close,
@@ -31,7 +31,7 @@ from tests.helpers import (
     softmax64,
     train_set,
 )
-from tests.methods.common import LABELS, C, N
+from tests.methods.common import LABELS, PLAN, C, N
 from tests.toy import BrokenOffError, StopAfter, assert_same_bits, fit, results
 from tests.toy import train_set as toy_set
 
@@ -61,8 +61,7 @@ def units(clock: float, seed: int = 4) -> Batch:
 def ready(method: MCorrection, epochs: int = 300, data: TrainSet | None = None, low: float = 0.5) -> MCorrection:
     """A method in the middle of a run, whose table says how likely a label with a given loss is wrong."""
     data = data or train_set(LABELS, C)
-    method.setup(data)
-    method.check(data, epochs, N)
+    method.setup(data, StagePlan(epochs, N))
     method.table.copy_(torch.linspace(0.05, 0.95, 100))
     method.ends.copy_(torch.tensor([low, 4.0]))
     return method
@@ -229,7 +228,7 @@ def test_the_probability_of_a_wrong_label_is_that_of_the_published_mixture(seed:
     right, wrong = 0.2 + 0.8 * some[:400, 0], 2.0 + 2.0 * some[400:, 0] * some[400:, 1]
     losses = torch.cat([right, wrong])
     method = MCorrection()
-    method.setup(train_set(LABELS, C))
+    method.setup(train_set(LABELS, C), PLAN)
     method.refit(losses)
     table, low, high = literal_table(losses.double().numpy())
     x = np.clip((losses.double().numpy() - low) / (high - low), 1e-3, 1 - 1e-3)
@@ -289,8 +288,7 @@ def test_it_believes_the_label_or_the_guess_by_the_probability_that_the_label_is
 
 def test_before_the_first_mixture_no_label_is_wrong() -> None:
     method, model = MCorrection(prior=0.0), Linear()
-    method.setup(train_set(LABELS, C))
-    method.check(train_set(LABELS, C), 1, N)  # it starts with the first epoch
+    method.setup(train_set(LABELS, C), StagePlan(1, N))  # it starts with the first epoch
     batch = units(0.0)
     mixed = create("mixup", {"concentration": 32.0}).step(Linear(), batch)
     close(method.step(model, batch).loss, mixed.loss)
@@ -363,8 +361,8 @@ def test_it_corrects_wrong_labels(variant: Any) -> None:
 
 def test_a_start_after_the_end_is_warned_of() -> None:
     data = train_set(LABELS, C)
-    assert "no label can change" in (MCorrection(start=10).check(data, 10, N) or "")
-    assert MCorrection(start=9).check(data, 10, N) is None
+    assert "no label can change" in (MCorrection(start=10).check(data, StagePlan(10, N)) or "")
+    assert MCorrection(start=9).check(data, StagePlan(10, N)) is None
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from selc.errors import ConfigError
 from selc.methods.mixup_method import Mixup
-from selc.types import Batch
+from selc.types import Batch, StagePlan
 from tests.helpers import (
     batch_of,
     close,
@@ -97,8 +97,8 @@ def test_a_batch_of_one_stays_as_it_is() -> None:
 
 def test_batches_of_one_are_warned_of() -> None:
     data = train_set(LABELS, C)
-    assert "nothing can be mixed" in (Mixup().check(data, 10, 1) or "")
-    assert Mixup().check(data, 10, 2) is None
+    assert "nothing can be mixed" in (Mixup().check(data, StagePlan(10, 1)) or "")
+    assert Mixup().check(data, StagePlan(10, 2)) is None
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

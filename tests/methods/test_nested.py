@@ -19,7 +19,7 @@ from selc.errors import ConfigError
 from selc.methods.nested import Nested, NestedNet, choose_width, drawn_width, width_weights, widths
 from selc.methods.nested_co_teaching import NestedCoTeaching
 from selc.methods.parts import Pair
-from selc.types import Batch
+from selc.types import Batch, StagePlan
 from tests.helpers import (
     batch_of,
     close,
@@ -34,7 +34,7 @@ from tests.helpers import (
     stored,
     train_set,
 )
-from tests.methods.common import Asked, Stages, many, outcome
+from tests.methods.common import PLAN, Asked, Stages, many, outcome
 from tests.toy import fit
 from tests.toy import train_set as toy_set
 
@@ -241,7 +241,7 @@ def test_data_that_leave_nothing_to_train_on_are_refused() -> None:
     few = train_set(torch.tensor([0, 1]), 2)
     for method in (Nested(held_out=0.5), NestedCoTeaching(held_out=0.5)):
         with pytest.raises(ConfigError, match="held_out"):
-            method.check(few, 10, 8)
+            method.check(few, StagePlan(10, 8))
 
 
 # Nested Co-teaching
@@ -337,9 +337,8 @@ def test_two_nested_networks_are_tuned_with_frozen_batch_norm_at_a_lower_rate() 
         model = asked.model or built[-1]
         return outcome(random_targets(240, C, seed=number), history=[{"lr": 0.5}], model=model)
 
-    train, data = Stages(answer, wrong=0.3), many()
+    train, data = Stages(answer, wrong=0.3, epochs=40), many()
     method = NestedCoTeaching(tune=0.25, sigma=2.0, held_out=0.0, lr=0.1)
-    method.check(data, 40, 16)
     result = method.fit(data, train)
     *splits, first, second, last = train.asked
     assert len(splits) == 5
@@ -357,7 +356,7 @@ def test_two_nested_networks_are_tuned_with_frozen_batch_norm_at_a_lower_rate() 
 def test_the_same_rows_are_held_out_in_every_stage() -> None:
     first, second = Nested(held_out=0.2), NestedCoTeaching(held_out=0.2)
     for method in (first, second):
-        method.setup(DATA)
+        method.setup(DATA, PLAN)
     assert torch.equal(first.judges, second.judges)
     assert torch.equal(first.select(), second.select())
     assert sorted([*first.judges.tolist(), *first.select().tolist()]) == list(range(N))

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from selc.errors import ConfigError
 from selc.methods.base import Method
 from selc.methods.nlnl import NLNL, log_not, not_these
-from selc.types import Labels, Outcome, TrainSet
+from selc.types import Labels, Outcome, StagePlan, TrainSet
 from tests.helpers import (
     batch_of,
     close,
@@ -28,20 +28,22 @@ from tests.helpers import (
     stored,
     train_set,
 )
-from tests.methods.common import GIVEN, LABELS, B, C, N, NoTrain
+from tests.methods.common import GIVEN, LABELS, PLAN, B, C, N, NoTrain
 
 COUNTS = torch.bincount(LABELS, minlength=C).double()
 WEIGHTS = COUNTS.max() / COUNTS  # the authors' class weights
 
 
-def at(stage: Any, earlier: Tensor | None = None, data: TrainSet | None = None, **options: Any) -> NLNL:
+def at(
+    stage: Any, earlier: Tensor | None = None, data: TrainSet | None = None, epochs: int = 8, **options: Any
+) -> NLNL:
     """The method in one of its stages, set up."""
     method = NLNL(**options)
     method.stage = stage
     method.earlier = None if earlier is None else Labels(stored(earlier), earlier.shape[1])
     data = data or train_set(LABELS, C)
-    method.setup(data)
-    method.check(data, 8, B)
+    method.check(data, StagePlan(epochs, B))
+    method.setup(data, StagePlan(epochs, B))
     return method
 
 
@@ -107,8 +109,7 @@ def test_as_many_classes_are_drawn_as_published(classes: int, epochs: int, count
     """With equal outputs every log(1 - p) is the same, so the loss counts them."""
     labels = torch.arange(2 * classes) % classes
     data = train_set(labels, classes)
-    method = at("NL", data=data)
-    method.check(data, epochs, B)
+    method = at("NL", data=data, epochs=epochs)
     loss = method.loss(torch.zeros(2 * classes, classes), batch_of(data, torch.arange(2 * classes)))
     close(loss, torch.full((2 * classes,), -count * math.log(1 - 1 / classes)), atol=1e-5)
 
@@ -221,8 +222,9 @@ class MadeUp(NoTrain):
 
     def __call__(self, method: Method, data: TrainSet, **changes: Any) -> Outcome:
         assert isinstance(method, NLNL)
-        method.setup(data)
-        method.check(data, changes.get("epochs", 90), B)
+        plan = StagePlan(changes.get("epochs", self.epochs), B)
+        method.check(data, plan)
+        method.setup(data, plan)
         number = len(self.asked)
         rows = random_targets(N, C, seed=number)
         if self.cut_off:
@@ -235,7 +237,7 @@ class MadeUp(NoTrain):
 
 def test_five_stages_of_which_the_first_three_train_one_network() -> None:
     method, train, data = NLNL(cut=0.1), MadeUp(), train_set(LABELS, C)
-    method.check(data, 90, B)
+    train.epochs = 90
     outcome = method.fit(data, train)
     assert [asked.stage for asked, _, _ in train.asked] == ["NL", "SelNL", "SelPL", "pseudo-1", "pseudo-2"]
     changes = [change for _, _, change in train.asked]
@@ -255,7 +257,6 @@ def test_five_stages_of_which_the_first_three_train_one_network() -> None:
 
 def test_it_stops_with_a_sentence_when_no_label_is_believed() -> None:
     method, data = NLNL(), train_set(LABELS, C)
-    method.check(data, 90, B)
     with pytest.raises(ConfigError, match=r"some labels must reach a mean probability of 0\.5 \(cut\) before SelPL"):
         method.fit(data, MadeUp(cut_off=True))
 
@@ -275,7 +276,7 @@ def test_a_batch_of_which_nobody_is_selected_has_no_loss_and_no_gradient() -> No
         method = NLNL()
         method.stage, method.earlier = stage, Labels(stored(earlier / 3), C)
         data = train_set(LABELS, C)
-        method.setup(data)
+        method.setup(data, PLAN)
         outputs = random_logits(N, C, seed=0).requires_grad_()
         loss = method.loss(outputs, batch_of(data, torch.arange(N)))
         assert float(loss.detach().abs().max()) == 0.0

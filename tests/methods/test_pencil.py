@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from selc.errors import ConfigError
 from selc.methods.base import Method
 from selc.methods.pencil import PENCIL, FixedLabels
-from selc.types import Outcome, TrainSet
+from selc.types import Outcome, StagePlan, TrainSet
 from tests import toy
 from tests.helpers import (
     batch_of,
@@ -30,6 +30,7 @@ from tests.helpers import (
     train_set,
 )
 from tests.methods.common import GIVEN, LABELS, B, C, N, NoTrain, ready
+from tests.tiers import exhaustive
 
 
 def literal(outputs: Tensor, u: Tensor, given: Tensor, alpha: float, beta: float) -> Tensor:
@@ -78,7 +79,7 @@ def test_a_batch_of_128_takes_the_step_of_the_authors() -> None:
     close(method.logits.full(), leaf.detach() - 600 * gradient(mean, leaf), atol=1e-5)
 
 
-@pytest.mark.parametrize("alpha_times_c", [0.0, 0.5, 2.0])
+@pytest.mark.parametrize("alpha_times_c", [0.5, *exhaustive(0.0, 2.0)])
 def test_a_label_ends_between_the_given_one_and_the_prediction(alpha_times_c: float) -> None:
     """Where p stays, the least of KL(p || d) / C + alpha H(Y, d) is at d = (p + alpha C Y) / (1 + alpha C)."""
     method = PENCIL(start=0, alpha=alpha_times_c / C, lambda_=512.0, scale=2.0)
@@ -101,22 +102,18 @@ def test_by_default_a_sure_prediction_can_change_a_label() -> None:
 
 def test_defaults_are_those_of_the_paper_at_its_number_of_epochs_and_classes() -> None:
     method = PENCIL()
-    method.check(train_set(LABELS, C), 320, 128)
-    assert method.stages == (70, 200)
-    alpha, step = method.constants(10)
+    assert method.stages(320) == (70, 200)
+    alpha, step = method.constants(10, 320)
     assert step == pytest.approx(600 / 128)
     assert alpha == 0.05
-    method.check(train_set(LABELS, C), 160, 128)
-    assert method.stages == (35, 100)
-    assert method.constants(10)[1] == pytest.approx(1200 / 128)
+    assert method.stages(160) == (35, 100)
+    assert method.constants(10, 160)[1] == pytest.approx(1200 / 128)
 
 
 @pytest.mark.parametrize(("epochs", "classes"), [(1, 2), (3, 10), (10, 100)])
 def test_in_a_very_short_run_labels_do_not_overshoot(epochs: int, classes: int) -> None:
     """Gradient descent is stable for a step below 2 over the largest curvature, (1 / C + alpha) / 2 for a softmax."""
-    method = PENCIL()
-    method.check(train_set(LABELS, C), epochs, 128)
-    alpha, step = method.constants(classes)
+    alpha, step = PENCIL().constants(classes, epochs)
     assert step * (1 / classes + alpha) / 2 <= 2.0001
 
 
@@ -177,14 +174,13 @@ class Trainings(NoTrain):
 @pytest.mark.parametrize("last_lr", ["plan", 0.2])
 def test_labels_are_learnt_at_a_constant_rate_and_then_fixed(last_lr: Any) -> None:
     method, train, data = PENCIL(last_lr=last_lr), Trainings(), train_set(LABELS, C)
-    method.check(data, 320, 128)
+    train.epochs = 320
     outcome = method.fit(data, train)
     (first, given, changes), (second, fixed, more) = train.asked
     assert isinstance(first, PENCIL)
     assert changes == {"epochs": 200, "schedule": "constant"}
-    first.check(given, 200, 128)  # as the trainer will
-    assert first.stages == (70, 200)
-    assert first.constants(C) == pytest.approx(method.constants(C))
+    assert first.stages(200) == (70, 200)
+    assert first.constants(C, 200) == pytest.approx(method.constants(C, 320))
     assert torch.equal(given.labels.read(torch.arange(N)).double(), GIVEN)
     assert isinstance(second, FixedLabels)
     rates = {"epochs": 120, "schedule": "step", "milestones": [40, 80], "gamma": 0.1, "model": train.outcomes[0].model}
@@ -196,7 +192,7 @@ def test_labels_are_learnt_at_a_constant_rate_and_then_fixed(last_lr: Any) -> No
 
 def test_there_need_be_no_time_with_fixed_labels() -> None:
     method, train, data = PENCIL(start=2, freeze=10), Trainings(), train_set(LABELS, C)
-    method.check(data, 10, 128)
+    train.epochs = 10
     method.fit(data, train)
     assert [changes for _, _, changes in train.asked] == [{"epochs": 10, "schedule": "constant"}]
 
@@ -233,4 +229,4 @@ def test_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
 
 def test_a_run_without_time_to_learn_labels_is_refused_before_training() -> None:
     with pytest.raises(ConfigError, match="start must come before freeze"):
-        PENCIL(start=0.7, freeze=0.6).check(train_set(LABELS, C), 20, B)
+        PENCIL(start=0.7, freeze=0.6).check(train_set(LABELS, C), StagePlan(20, B))

@@ -14,9 +14,9 @@ from selc.methods.judge import Judged
 from selc.methods.parts import given_for
 from selc.methods.rsl import RSL, estimated, quotas, smallest
 from selc.turning import Decision, Evidence, decide
-from selc.types import TrainSet
+from selc.types import StagePlan, TrainSet
 from tests.helpers import close, one_hot64, random_labels, random_targets, rng, stored, train_set
-from tests.methods.common import Stages, contradicted, many, outcome
+from tests.methods.common import PLAN, Stages, contradicted, many, outcome
 
 N, C = 60, 4
 LABELS = random_labels(N, C, seed=0)
@@ -156,7 +156,7 @@ def test_what_is_estimated_by_held_out_rows_decides_how_many_are_kept() -> None:
     *splits, first, second = train.asked
     assert [type(asked.method) for asked in (*splits, first)] == [CE] * 6
     assert all(asked.looks is not None and asked.aside for asked in splits)
-    assert (first.data, first.looks, first.stop, first.aside) == (data, None, None, "")
+    assert (first.data, first.looks, first.callbacks, first.aside) == (data, None, (), "")
     # Known answer: the rate is 0.3 of all; what is contradicted in a class is its part of that.
     off = contradicted(torch.arange(240), 0.3)
     n = torch.bincount(labels, minlength=C)
@@ -183,7 +183,7 @@ def test_clean_labels_are_all_kept() -> None:
 def test_kept_labels_are_believed_and_the_network_elsewhere() -> None:
     p, rows = random_targets(N, C, seed=5), torch.tensor([2, 3, 50])
     method = RSL()
-    method.setup(TrainSet(DATA.inputs, DATA.labels, rows))
+    method.setup(TrainSet(DATA.inputs, DATA.labels, rows), PLAN)
     expected = p.double()
     expected[rows] = one_hot64(LABELS[rows], C)
     close(method.belief(lambda fn=None: stored(p)).full(), expected)
@@ -194,9 +194,9 @@ def test_a_rate_may_be_given_for_each_class() -> None:
     method = create("rsl", {"noise_rate": [0.1, 0.2, 0.3, 0.4]})
     assert isinstance(method, RSL)
     assert method.noise_rate == (0.1, 0.2, 0.3, 0.4)
-    assert method.check(DATA, 10, 8) is None
+    assert method.check(DATA, StagePlan(10, 8)) is None
     with pytest.raises(ConfigError, match="noise_rate must be one number, or one for each of the 4 classes"):
-        RSL(noise_rate=(0.1, 0.2)).check(DATA, 10, 8)
+        RSL(noise_rate=(0.1, 0.2)).check(DATA, StagePlan(10, 8))
 
 
 @pytest.mark.parametrize(

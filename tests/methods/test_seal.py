@@ -24,12 +24,12 @@ from tests.helpers import (
     stored,
     train_set,
 )
-from tests.methods.common import GIVEN, LABELS, C, N, NoTrain, sweeping
+from tests.methods.common import GIVEN, LABELS, PLAN, C, N, NoTrain, sweeping
 
 
 def test_labels_are_the_mean_prediction_of_all_epochs_so_far() -> None:
     method = SEAL()
-    method.setup(train_set(LABELS, C))
+    method.setup(train_set(LABELS, C), PLAN)
     close(method.belief(no_sweep).full(), GIVEN)  # before the first one
     seen: list[Tensor] = []
     for epoch in range(5):
@@ -41,7 +41,7 @@ def test_labels_are_the_mean_prediction_of_all_epochs_so_far() -> None:
 def test_loss_is_cross_entropy_against_soft_labels() -> None:
     method, t = SEAL(), random_targets(N, C, seed=3)
     data = train_set(stored(t), C)
-    method.setup(data)
+    method.setup(data, PLAN)
     outputs = random_logits(N, C, seed=1)
     close(method.loss(outputs, batch_of(data, torch.arange(N))), entropy64(t, softmax64(outputs)))
 

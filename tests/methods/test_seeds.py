@@ -10,6 +10,7 @@ from selc.methods import Method, create
 from selc.types import Outcome, TrainSet
 from tests import toy
 from tests.methods.common import Over
+from tests.tiers import but_for
 
 # Methods that draw folds, halves, splits, or rows to hold out, with options for a short training.
 DRAWING: dict[str, dict[str, Any]] = {
@@ -43,13 +44,12 @@ class Noting(Over):
 def first_draw(name: str, seed: int) -> list[list[int]]:
     """Labels and rows of the first training whose rows or labels are not simply all."""
     train, method, data = Noting(seed), create(name, DRAWING[name]), toy.train_set()
-    method.check(data, 2, 16)
     method.fit(data, train)
     everything = [data.labels.hard.tolist(), []]
     return next(drawn for drawn in train.drawn if drawn != everything)
 
 
-@pytest.mark.parametrize("name", DRAWING)
+@pytest.mark.parametrize("name", but_for({"nested-co-teaching", "rsl", "self"}, DRAWING))
 def test_two_seeds_draw_different_parts_and_one_seed_the_same(name: str) -> None:
     first, again, other = (first_draw(name, seed) for seed in (1, 1, 2))
     assert first == again
@@ -59,7 +59,6 @@ def test_two_seeds_draw_different_parts_and_one_seed_the_same(name: str) -> None
 def test_the_stages_of_nested_co_teaching_hold_out_the_same_rows() -> None:
     train, data = Noting(seed=5), toy.train_set()
     method = create("nested-co-teaching", {"forget_rate": 0.1, "tune": 1.0})
-    method.check(data, 2, 16)
     method.fit(data, train)
     assert len(train.drawn) == 3
     assert train.drawn[0] == train.drawn[1] == train.drawn[2]

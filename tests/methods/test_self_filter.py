@@ -10,11 +10,12 @@ import pytest
 import torch
 from torch import nn
 
+from selc.callbacks import EpochRecord
 from selc.core import Store
 from selc.errors import ConfigError
 from selc.methods.base import Method
-from selc.methods.self_filter import SELF, Taught, shared
-from selc.types import Outcome, TrainSet
+from selc.methods.self_filter import SELF, Patience, Taught, shared
+from selc.types import Outcome, StagePlan, TrainSet
 from tests.helpers import (
     batch_of,
     close,
@@ -138,12 +139,17 @@ def test_the_teacher_of_a_recurrent_network_follows_too() -> None:
 
 
 def test_gamma_is_that_of_mean_teacher_for_a_run_on_cifar_and_less_for_a_short_one() -> None:
-    method = SELF()
-    method.epochs, method.steps = 200, 200 * math.ceil(50_000 / 128)
-    assert method._at(None, torch.tensor([0]), None).gamma == pytest.approx(0.999, abs=5e-5)
-    method.steps = 600
-    assert method._at(None, torch.tensor([0]), None).gamma == pytest.approx(1 - 80 / 600)
-    assert SELF(gamma=0.5)._at(None, torch.tensor([0]), None).gamma == 0.5
+    assert SELF()._gamma(200 * math.ceil(50_000 / 128)) == pytest.approx(0.999, abs=5e-5)
+    assert SELF()._gamma(600) == pytest.approx(1 - 80 / 600)
+    assert SELF(gamma=0.5)._gamma(600) == 0.5
+
+
+def test_gamma_follows_from_the_steps_of_the_whole_run() -> None:
+    """By hand: 100 epochs of 12 rows in batches of 4 are 300 steps, whatever is held out of the rows."""
+    train = MadeUp([0, 1])
+    train.epochs, train.batch_size = 100, 4
+    SELF(val=0.25, iterations=1).fit(train_set(LABELS, C), train)
+    assert [method.gamma for method, _, _ in train.asked] == [pytest.approx(1 - 80 / 300)] * 2
 
 
 # The ensemble and the filter
@@ -203,8 +209,9 @@ def test_a_training_is_stale_when_its_best_epoch_lies_back(patience: float, epoc
     method = SELF(patience=patience)
     ready(method, epochs=epochs, batch_size=4)
     method.best_epoch.fill_(10)
-    assert not method.stale(10 + limit, None)  # so many epochs are done: the last one is 9 + limit
-    assert method.stale(11 + limit, None)
+    patient = Patience(method)
+    assert not patient.on_epoch_end(EpochRecord({"epoch": 9 + limit}))
+    assert patient.on_epoch_end(EpochRecord({"epoch": 10 + limit}))
 
 
 def test_the_filter_keeps_labels_that_the_ensemble_shares_but_never_takes_all_of_a_class() -> None:
@@ -234,7 +241,7 @@ class MadeUp(NoTrain):
         assert isinstance(method, SELF)
         assert method.held is not None
         number = len(self.asked)
-        method.setup(data)
+        method.setup(data, StagePlan(self.epochs, self.batch_size))
         method.best_accuracy.fill_(self.right[number] / len(method.held))
         self.asked.append((method, data, changes))
         nothing = torch.zeros(0, N)
@@ -258,7 +265,7 @@ class MadeUp(NoTrain):
 )
 def test_filtered_trainings_go_on_until_one_is_worse(right: list[int], trainings: int, chosen: int) -> None:
     method, train, data = SELF(val=0.5, iterations=5), MadeUp(right), train_set(LABELS, C)
-    method.check(data, 20, 4)
+    train.epochs, train.batch_size = 20, 4
     outcome = method.fit(data, train)
     assert len(train.asked) == trainings
     assert outcome is train.outcomes[chosen]
@@ -266,7 +273,7 @@ def test_filtered_trainings_go_on_until_one_is_worse(right: list[int], trainings
 
 def test_each_filter_is_that_of_the_training_before_applied_to_the_given_labels() -> None:
     method, train, data = SELF(val=0.25, iterations=2), MadeUp([0, 1, 2]), train_set(LABELS, C)
-    method.check(data, 20, 4)
+    train.epochs, train.batch_size = 20, 4
     method.fit(data, train)
     assert train.asked[0][0].labelled is None
     for number in (1, 2):
@@ -303,7 +310,6 @@ def test_held_out_rows_are_never_trained_on_and_the_same_in_every_training() -> 
             assert not outcome.losses[:, data.rows].isnan().any()
             return outcome
 
-    method.check(data, 6, 16)
     method.fit(data, Spy(real))
     assert len(held) >= 2
     assert all(rows == held[0] for rows in held)
@@ -319,7 +325,7 @@ def test_wrong_labels_of_the_toy_data_are_filtered_out() -> None:
 
 def test_too_few_rows_to_hold_one_out_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"val must hold out a row .* got 0.05 of 12 rows"):
-        SELF(val=0.05).check(train_set(LABELS, C), 20, 4)
+        SELF(val=0.05).check(train_set(LABELS, C), StagePlan(20, 4))
 
 
 @pytest.mark.parametrize(

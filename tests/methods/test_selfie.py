@@ -12,7 +12,7 @@ from torch import Tensor
 from selc.core import Store
 from selc.errors import ConfigError
 from selc.methods.selfie import SELFIE, refurbished_in
-from selc.types import TrainSet
+from selc.types import StagePlan, TrainSet
 from tests.helpers import (
     batch_of,
     close,
@@ -27,7 +27,7 @@ from tests.helpers import (
     stored,
     train_set,
 )
-from tests.methods.common import Asked, Stages, many, outcome
+from tests.methods.common import PLAN, Asked, Stages, many, outcome
 
 N, B, C = 24, 8, 4
 LABELS = random_labels(N, C, seed=0)
@@ -75,7 +75,7 @@ class Literal:
 def test_it_learns_from_clean_and_refurbished_samples(history: int, epsilon: float, carried: dict[int, int]) -> None:
     method = SELFIE(noise_rate=0.5, warm_up=2, history=history, epsilon=epsilon)
     method.carried = torch.tensor([carried.get(i, -1) + 1 for i in range(N)]) if carried else None
-    method.setup(DATA)
+    method.setup(DATA, PLAN)
     loop = Literal(0.5, 2, history, epsilon, carried)
     habit = random_logits(N, C, seed=50, scale=2.0)  # so that some predictions agree over the epochs, and some do not
     for epoch in range(8):
@@ -96,7 +96,7 @@ def test_it_learns_from_clean_and_refurbished_samples(history: int, epsilon: flo
 def test_a_ring_forgets_the_oldest_prediction() -> None:
     """By hand: 0 0 1 with a history of two is not certain, 0 0 1 1 is, and of class 1."""
     method = SELFIE(noise_rate=0.5, warm_up=0, history=2)
-    method.setup(DATA)
+    method.setup(DATA, PLAN)
     index = torch.tensor([3])
     labels = []
     for epoch, guess in enumerate([0, 0, 1, 1, 2, 2]):
@@ -110,7 +110,7 @@ def test_a_ring_forgets_the_oldest_prediction() -> None:
 )
 def test_as_many_as_the_share_of_right_labels_are_clean(rate: float, size: int, keep: int) -> None:
     method = SELFIE(noise_rate=rate, warm_up=0, history=5)
-    method.setup(DATA)
+    method.setup(DATA, PLAN)
     outputs = random_logits(size, C, seed=0).requires_grad_()
     loss = method.loss(outputs, batch_of(DATA, torch.arange(size), 1))
     used = gradient(loss, outputs).abs().sum(dim=1) > 0
@@ -121,7 +121,7 @@ def test_as_many_as_the_share_of_right_labels_are_clean(rate: float, size: int, 
 
 def test_a_batch_of_one_is_used() -> None:
     method = SELFIE(noise_rate=0.9, warm_up=0)
-    method.setup(DATA)
+    method.setup(DATA, PLAN)
     outputs = random_logits(1, C, seed=0)
     close(
         method.loss(outputs, batch_of(DATA, torch.tensor([2]), 4)),
@@ -132,7 +132,7 @@ def test_a_batch_of_one_is_used() -> None:
 def test_soft_labels_count_until_they_are_refurbished() -> None:
     t = random_targets(N, C, seed=3)
     method, data = SELFIE(noise_rate=0.5, warm_up=1, history=1), train_set(stored(t), C)
-    method.setup(data)
+    method.setup(data, PLAN)
     index, outputs = torch.arange(N), random_logits(N, C, seed=4)
     close(method.loss(outputs, batch_of(data, index, 0)), entropy64(t, softmax64(outputs)))
     guess = outputs.argmax(dim=1)
@@ -141,18 +141,16 @@ def test_soft_labels_count_until_they_are_refurbished() -> None:
 
 def test_the_history_is_a_share_of_the_epochs() -> None:
     method = SELFIE()
-    method.check(DATA, 100, B)
-    method.setup(DATA)
+    method.setup(DATA, StagePlan(100, B))
     assert method.votes.columns == 15  # the paper's, for its 100 epochs
-    method.check(DATA, 40, B)
-    method.setup(DATA)
+    method.setup(DATA, StagePlan(40, B))
     assert method.votes.columns == 6
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_loss_and_gradient_are_finite_where_p_is_exactly_0_or_1(dtype: torch.dtype) -> None:
     method = SELFIE(noise_rate=0.5, warm_up=0, history=1)
-    method.setup(DATA)
+    method.setup(DATA, PLAN)
     outputs = (1e4 * one_hot64((LABELS + torch.arange(N)) % C, C)).to(dtype).requires_grad_()
     for clock in range(3):
         loss = method.loss(outputs, batch_of(DATA, torch.arange(N), clock))
@@ -165,7 +163,7 @@ def beliefs(p: Tensor, labels: dict[int, int], data: TrainSet = DATA) -> Store:
     """The belief of a SELFIE that refurbished ``labels`` and whose network predicts ``p``."""
     method = SELFIE()
     method.carried = torch.tensor([labels.get(i, -1) + 1 for i in range(len(data))])
-    method.setup(data)
+    method.setup(data, PLAN)
     return method.belief(lambda fn=None: stored(p))
 
 
@@ -195,15 +193,14 @@ def test_restarts_begin_with_the_refurbished_labels_and_forget_less() -> None:
             random_targets(240, C, seed=0), target=beliefs(random_targets(240, C, seed=1), labels, data).full()
         )
 
-    train = Stages(answer, wrong=0.4)
+    train = Stages(answer, wrong=0.4, epochs=40)
     method = SELFIE(warm_up=3, history=2, epsilon=0.1, restarts=3)
-    method.check(data, 40, B)
     method.fit(data, train)
     runs = [asked.method for asked in train.asked[5:]]
     assert len(runs) == 4
     for number, run in enumerate(runs):
         assert isinstance(run, SELFIE)
-        assert (run.warm_up, run.history, run.epsilon, run.epochs) == (3, 2, 0.1, 40)
+        assert (run.warm_up, run.history, run.epsilon) == (3, 2, 0.1)
         assert run.noise_rate == pytest.approx([0.4, 0.25, 1 / 6, 1 / 6][number], abs=1e-6 if number else 0.01)
         kept = [] if run.carried is None else [int(label) for label in run.carried if label > 0]
         assert kept == [i % C + 1 for i in range(counts.get(number, 0))]

@@ -90,7 +90,10 @@ def preact(x: Tensor, s: State, groups: dict[str, int], first_is_active: bool = 
     return x
 
 
-@pytest.mark.parametrize(("name", "depths"), [("preact-resnet18", (2, 2, 2, 2)), ("preact-resnet34", (3, 4, 6, 3))])
+@pytest.mark.parametrize(
+    ("name", "depths"),
+    [("preact-resnet18", (2, 2, 2, 2)), pytest.param("preact-resnet34", (3, 4, 6, 3), marks=pytest.mark.exhaustive)],
+)
 def test_preact_resnet_is_that_of_the_paper(name: str, depths: tuple[int, ...]) -> None:
     """The first activation stands right behind the first convolution, an extra one behind the last sum."""
     torch.manual_seed(0)

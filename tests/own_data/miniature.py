@@ -73,6 +73,12 @@ def options_for(name: str, place: Path) -> dict[str, Any]:
         return {"path": str(place), "cache": str(place / "cache")}
     if name == "table":
         return {"path": str(flower_csv(place / "data.csv")), "test": str(flower_csv(place / "test.csv", 15, seed=1))}
+    if name == "texts":
+        from tests.own_data.reviews import write_review_folder
+
+        write_review_folder(place / "train", 24)
+        write_review_folder(place / "test", 8, seed=1)
+        return {"path": str(place)}
     if name == "npz":
         x, labels = flowers()
         x_test, test_labels = flowers(15, seed=1)

@@ -71,7 +71,7 @@ def test_a_class_with_one_sample_is_noted_and_the_training_goes_on(tmp_path: Pat
 def unfinished(tmp_path: Path) -> RunFolder:
     settings = {"data": "moons", "method": {"name": "ce"}, "net": {"name": "mlp", "hidden": [8]}}
     with pytest.raises(BrokenOffError):
-        execute(Config.resolve({**settings, "train": {"epochs": 3}}), tmp_path / "run", StopAfter(1))
+        execute(Config.resolve({**settings, "train": {"epochs": 3}}), tmp_path / "run", [StopAfter(1)])
     return RunFolder.open(tmp_path / "run")
 
 
@@ -94,7 +94,7 @@ def test_decisions_of_another_run_are_refused_and_nothing_is_written(tmp_path: P
     for seed in (0, 1):
         noise = {"noise": {"name": "symmetric", "rate": 0.4}, "train": {"epochs": 1, "seed": seed}}
         config = Config.resolve({"data": "moons", **settings, **noise})
-        runs.append(execute(config, tmp_path / f"run-{seed}", Quiet()))
+        runs.append(execute(config, tmp_path / f"run-{seed}", [Quiet()]))
     first, second = runs
     given = first.classes[int(first.given[0])]
     verdict = {"sample_id": "0", "given": given, "suggested": given, "verdict": "keep", "label": given}

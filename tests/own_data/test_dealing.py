@@ -122,7 +122,7 @@ def test_a_run_deals_its_parts_by_them_and_the_report_says_so(tmp_path: Path, mo
     monkeypatch.setattr(judge, "deal_parts", spy)
     data = {"name": "table", "path": path, "group_column": "patient", "drop": ["day"]}
     settings = {"data": data, "net": {"name": "mlp", "hidden": [8]}, "train": {"epochs": 3}}
-    run = execute(Config.resolve(settings), tmp_path / "run", Quiet())
+    run = execute(Config.resolve(settings), tmp_path / "run", [Quiet()])
     (parts,) = dealt
     assert len(parts.unique()) == 5
     assert (parts.view(-1, 3) == parts.view(-1, 3)[:, :1]).all()  # three rows of a patient

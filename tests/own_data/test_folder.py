@@ -311,7 +311,7 @@ def test_a_run_is_not_resumed_on_a_folder_that_changed(tmp_path: Path) -> None:
         "train": {"epochs": 3, "batch_size": 8},
     }
     with pytest.raises(BrokenOffError):
-        execute(Config.resolve(settings), tmp_path / "run", StopAfter(1))
+        execute(Config.resolve(settings), tmp_path / "run", [StopAfter(1)])
     content = (root / "red" / "0.png").read_bytes()
     state = os.stat(root / "red" / "0.png")
     (root / "red" / "0.png").write_bytes(encoded(picture("red", 50)))

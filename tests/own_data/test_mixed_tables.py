@@ -121,7 +121,7 @@ def test_what_was_learnt_is_json_and_makes_the_same_of_new_rows(tmp_path: Path) 
     made = features(table(path=str(write_csv(tmp_path / "t.csv", NAMES, people()))).inputs)
     state = made.state()
     assert state["kind"] == "table"
-    again = Coding.from_state(json.loads(json.dumps(state["coding"])))
+    again = Coding.from_state(json.loads(json.dumps(state["coding"])), {})
     assert again == made.coding
     cells = {
         "size": np.array([np.nan, 180.0]),
@@ -146,7 +146,7 @@ def test_a_column_of_which_every_level_is_rare_still_counts(tmp_path: Path) -> N
     rows: Rows = [[k, "abcdefgh"[k] if k < 8 else "", ("x", "y")[k % 2]] for k in range(30)]
     made = features(table(path=str(write_csv(tmp_path / "t.csv", ["a", "b", "label"], rows))).inputs)
     assert made.columns == ("a", "b=(missing)", "b=(rare)")
-    coding = Coding.learnt({"b": np.array(["u", "v", "w"])})
+    coding, _ = Coding.learnt({"b": np.array(["u", "v", "w"])})
     assert coding.apply({"b": np.array(["u", "new"])}).tolist() == [[1.0], [1.0]]
 
 

@@ -47,7 +47,7 @@ def test_a_folder_is_known_by_its_folders(tmp_path: Path, monkeypatch: pytest.Mo
 def test_anything_else_is_told_what_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "a.zip").touch()
     for path, got in ((tmp_path / "a.zip", "got the file"), (tmp_path, "which has no sub-folders")):
-        with pytest.raises(InputError, match=rf"data must be a folder with a sub-folder of images per class.*{got}"):
+        with pytest.raises(InputError, match=rf"data must be a folder with a sub-folder of images or .*{got}"):
             choice_for(str(path))
     (tmp_path / "labels.csv").touch()
     with pytest.raises(InputError, match=r"Do you mean .*labels.csv\?"):

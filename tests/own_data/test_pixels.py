@@ -346,6 +346,7 @@ print(len(pixels))
 """
 
 
+@pytest.mark.exhaustive
 def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
     """Processes of `multiprocessing` would run the script again, or end in an error."""
     folder(tmp_path / "data")

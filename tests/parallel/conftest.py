@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 TASKS = {
-    1: "eleven,automatic,engines,own_loop",
-    2: "messages,eleven,automatic,engines,own_loop,tables,batch_norm,refused",
-    4: "messages,eleven,automatic,tables,batch_norm",
+    1: "few,automatic,engines,own_loop,recorder",
+    2: "messages,few,automatic,engines,own_loop,recorder,tables,batch_norm,refused",
+    4: "messages,few,automatic,tables,batch_norm",
 }
-MORE = "single,others"  # apart, as only tests that are marked `exhaustive` ask for them
+# Apart, as only tests that are marked `exhaustive` ask for them.
+MORE = {**dict.fromkeys((1, 2), "single,others,blurred,sharded,own_loops"), 4: "others,blurred"}
 PATIENCE = 600  # seconds: the machine may be busy
 Ran = Callable[[int], Path]
 
@@ -31,7 +32,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 @pytest.fixture(scope="session")
 def ran_more(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """The same for other methods, other circumstances and float32."""
-    return _runs(tmp_path_factory, "more-by-processes", dict.fromkeys((1, 2), MORE))
+    return _runs(tmp_path_factory, "more-by-processes", MORE)
 
 
 def _runs(tmp_path_factory: pytest.TempPathFactory, name: str, tasks: dict[int, str]) -> Ran:

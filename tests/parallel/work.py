@@ -23,14 +23,17 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler
 
+from selc.callbacks import Callback, EpochRecord
 from selc.core import SELCLoss, Watcher
 from selc.core.store import Store
 from selc.core.world import current
 from selc.data import ArrayInputs
 from selc.methods import Method, create
+from selc.recorder import Recorder
 from selc.run.job import gathered
-from selc.train import Plan, Progress, Trainer
-from selc.types import Batch, EvalSet, Labels, Outcome, TrainSet
+from selc.train import Plan, Trainer
+from selc.turning import TurningPoint
+from selc.types import Batch, EvalSet, Labels, Outcome, StagePlan, TrainSet
 from tests.float64 import in_float64
 
 CLASSES, FEATURES = 5, 8
@@ -59,8 +62,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "rsl": {},
     "aum": {},
 }
-ELEVEN = list(METHODS)[:11]
-OTHERS = list(METHODS)[11:]
+FEW = ["ce", "elr", "selc", "selc+", "plc"]  # in `make test`; no table, each kind of table, several stages, new labels
+OTHERS = [name for name in METHODS if name not in FEW]
 SINGLE = ["ce", "gce", "elr", "sat", "selc"]  # in float32 as well: they decide nothing by a comparison
 NUDGES = 4
 PLANS: dict[str, dict[str, Any]] = {
@@ -106,14 +109,16 @@ STEPS = EPOCHS * -(-ROWS // BATCH)
 
 def trainer(
     folder: Path | None = None,
-    progress: Progress | None = None,
+    callback: Callback | None = None,
     model: Callable[[int], nn.Module] = net,
     **plan: Any,
 ) -> Trainer:
     settings = {"epochs": EPOCHS, "lr": 0.1, "batch_size": BATCH, "schedule": "constant", "threads": 1, **plan}
     x, label = points(150, seed=1)
     tests = {"test": EvalSet(ArrayInputs(x), label)}
-    return Trainer(Plan(**settings), model, tests=tests, folder=folder, fingerprint="it", progress=progress)
+    return Trainer(
+        Plan(**settings), model, tests=tests, folder=folder, fingerprint="it", callbacks=[callback] if callback else []
+    )
 
 
 def described(outcome: Outcome) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
@@ -144,8 +149,8 @@ class Watched(Method):
         self.inner = inner
         self.came: list[list[int]] = []
 
-    def setup(self, data: TrainSet) -> None:
-        self.inner.setup(data)
+    def setup(self, data: TrainSet, plan: StagePlan) -> None:
+        self.inner.setup(data, plan)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         self.came.append(batch.index.tolist())
@@ -173,9 +178,8 @@ def messages(folder: Path) -> None:
 
 
 @in_float64()
-def eleven(folder: Path) -> None:
-    """The methods that must not depend on the number of processes in any case."""
-    for name in ELEVEN:
+def few(folder: Path) -> None:
+    for name in FEW:
         write(folder, name, trainer(**PLANS.get(name, {})).fit(create(name, METHODS[name]), train_set()))
 
 
@@ -211,32 +215,37 @@ WAYS = {"splits": 5, "watched": 8}  # and the epochs
 
 
 @in_float64()
-def automatic(folder: Path) -> None:
-    """What SELC decides by itself; also with inputs that are off by a thousandth: it must be no close decision."""
+def automatic(folder: Path, name: str = "exact", off: float = 0.0) -> None:
+    """What SELC decides by itself."""
     x = points(ROWS, seed=0)[0]
+    blur = off * torch.randn(x.shape, generator=torch.Generator().manual_seed(0))
     for way, epochs in WAYS.items():
-        for name, off in {"exact": 0.0, "blurred": 1e-3}.items():
-            blur = off * torch.randn(x.shape, generator=torch.Generator().manual_seed(0))
-            training = trainer(epochs=epochs)
-            if way == "watched":
-                others, given = noisy(400, seed=2)
-                training.val = EvalSet(ArrayInputs(others), given)
-            outcome = training.fit(create("selc", {}), replace(train_set(), inputs=ArrayInputs(x * (1 + blur))))
-            assert outcome.decision is not None
-            assert outcome.evidence is not None
-            history = [[entry["epoch"], entry["stage"], bool(entry.get("undone"))] for entry in outcome.history]
-            decided = {"start": outcome.decision.start, "best": outcome.decision.best, "epochs": history}
-            place = f"automatic, {way}, {name}, rank {current().rank}"
-            (folder / f"{place}.json").write_text(json.dumps(decided))
-            save_file(outcome.evidence.tensors(), folder / f"{place}.safetensors")
-            write(folder, f"automatic, {way}, {name}", outcome)
+        training = trainer(epochs=epochs)
+        if way == "watched":
+            others, given = noisy(400, seed=2)
+            training.val = EvalSet(ArrayInputs(others), given)
+        outcome = training.fit(create("selc", {}), replace(train_set(), inputs=ArrayInputs(x * (1 + blur))))
+        found = TurningPoint.of(outcome.decided)
+        assert found is not None
+        assert found.evidence is not None
+        history = [[entry["epoch"], entry["stage"], bool(entry.get("undone"))] for entry in outcome.history]
+        decided = {"start": found.decision.start, "best": found.decision.best, "epochs": history}
+        place = f"automatic, {way}, {name}, rank {current().rank}"
+        (folder / f"{place}.json").write_text(json.dumps(decided))
+        save_file(found.evidence.tensors(), folder / f"{place}.safetensors")
+        write(folder, f"automatic, {way}, {name}", outcome)
+
+
+def blurred(folder: Path) -> None:
+    """The same with inputs that are off by a thousandth: it must be no close decision."""
+    automatic(folder, "blurred", 1e-3)
 
 
 @in_float64()
 def others(folder: Path) -> None:
     """The other methods that run in several processes, and SELC in other circumstances."""
     for name in OTHERS:
-        write(folder, name, trainer().fit(create(name, METHODS[name]), train_set()))
+        write(folder, name, trainer(**PLANS.get(name, {})).fit(create(name, METHODS[name]), train_set()))
     for name, (method, options, plan) in VARIANTS.items():
         write(folder, name, trainer(**plan).fit(create(method, options), train_set()))
 
@@ -254,17 +263,24 @@ def tables(folder: Path) -> None:
 
 @in_float64()
 def engines(folder: Path) -> None:
-    """FSDP and DDP, each uninterrupted and with a second start after three epochs."""
-    for engine in ("fsdp", "ddp"):
-        plan: dict[str, Any] = {"engine": engine, "optimizer": "AdamW", "lr": 0.01, "clip_norm": 0.5}
-        write(folder, engine, trainer(**plan).fit(create("selc", SELC), train_set()))
-        broken_off(folder / f"{engine}-run", plan)
-        write(
-            folder,
-            f"{engine}, resumed",
-            trainer(folder / f"{engine}-run", **plan).fit(create("selc", SELC), train_set()),
-        )
+    """DDP, and what it leaves behind when it is broken off."""
+    with_engine(folder, "ddp")
     broken_off(folder / "left", {})
+
+
+@in_float64()
+def sharded(folder: Path) -> None:
+    """The weights themselves are divided among the processes."""
+    with_engine(folder, "fsdp")
+
+
+def with_engine(folder: Path, engine: str) -> None:
+    """Uninterrupted, and with a second start after three epochs."""
+    plan: dict[str, Any] = {"engine": engine, "optimizer": "AdamW", "lr": 0.01, "clip_norm": 0.5}
+    write(folder, engine, trainer(**plan).fit(create("selc", SELC), train_set()))
+    broken_off(folder / f"{engine}-run", plan)
+    again = trainer(folder / f"{engine}-run", **plan).fit(create("selc", SELC), train_set())
+    write(folder, f"{engine}, resumed", again)
 
 
 def broken_off(folder: Path, plan: dict[str, Any]) -> None:
@@ -280,13 +296,13 @@ class BrokenOffError(Exception):
     """Raised by `StopAfter`."""
 
 
-class StopAfter(Progress):
+class StopAfter(Callback):
     """Breaks a training off after a number of epochs."""
 
     def __init__(self, epochs: int) -> None:
         self.left = epochs
 
-    def end_epoch(self, entry: dict[str, Any]) -> None:
+    def on_epoch_saved(self, record: EpochRecord) -> None:
         self.left -= 1
         if self.left == 0:
             raise BrokenOffError
@@ -328,17 +344,27 @@ LOOPS: dict[str, dict[str, Any]] = {
     "top-k": {"start": 2, "alpha": 0.8, "store": "top-k"},
 }
 AUTOMATIC: dict[str, dict[str, Any]] = {"auto": {"start": "auto", "epochs": 12}}
+QUICK = ["uneven", "top-k", "auto"]  # in `make test`
 WIDTH = {"top-k": 24}  # classes, most of them of no sample: of so few as there are, top-k keeps all
 
 
-@in_float64()
 def own_loop(folder: Path) -> None:
+    loops(folder, QUICK)
+
+
+def own_loops(folder: Path) -> None:
+    loops(folder, [name for name in LOOPS if name not in QUICK])
+
+
+@in_float64()
+def loops(folder: Path, names: list[str]) -> None:
     """`SELCLoss` in a loop that is not ours; the batches of all processes together are the same for any number."""
     samples, epochs = 51, 12
     x, label = points(samples, seed=3)
     given = torch.where(torch.arange(samples) % 4 == 0, (label + 2) % CLASSES, label)
     world = current()
-    for name, options in (LOOPS | AUTOMATIC).items():
+    for name in names:
+        options = (LOOPS | AUTOMATIC)[name]
         uneven, classes = name == "uneven", WIDTH.get(name, CLASSES)
         torch.manual_seed(0)
         model = net(classes)
@@ -360,6 +386,28 @@ def own_loop(folder: Path) -> None:
         save_file(
             {k: v.contiguous() for k, v in tensors.items()}, folder / f"loop, {name}, rank {world.rank}.safetensors"
         )
+
+
+def recorder(folder: Path) -> None:
+    """A recorder whose processes see other batches, are gathered in the middle of an epoch, and one of which rests."""
+    samples, world = 51, current()
+    given = torch.arange(samples) % CLASSES
+    kept = Recorder(given, CLASSES)
+    for epoch in range(4):
+        kept.set_epoch(epoch)
+        outputs = torch.randn(samples, CLASSES, generator=torch.Generator().manual_seed(epoch))
+        for step, parts in enumerate(dealt(samples, epoch, uneven=epoch != 2)):
+            index = torch.cat(parts) if world.size == 1 else parts[world.rank]
+            if epoch == 3:  # the second process has nothing to do
+                index = torch.cat(parts) if world.rank == 0 else index[:0]
+            kept(index, outputs[index])
+            if step == 1:
+                kept.gather()
+    kept.gather()
+    analysis = kept.analysis()
+    save_file(
+        {**kept.state_dict(), "quality": analysis.findings.quality}, folder / f"recorder, rank {world.rank}.safetensors"
+    )
 
 
 def dealt(samples: int, epoch: int, uneven: bool) -> list[list[Tensor]]:
@@ -386,9 +434,9 @@ def main(tasks: str, folder: Path, rank: int, size: int) -> None:
         dist.destroy_process_group()
 
 
-TASKS = {
-    f.__name__: f for f in (messages, eleven, single, automatic, others, tables, engines, batch_norm, refused, own_loop)
-}
+QUICKLY = (messages, few, automatic, tables, engines, batch_norm, refused, own_loop, recorder)
+LATER = (single, blurred, others, sharded, own_loops)
+TASKS = {task.__name__: task for task in (*QUICKLY, *LATER)}
 
 if __name__ == "__main__":
     main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))

@@ -2,5 +2,6 @@
 
 from selc.analysis.labels import LabelAnalysis, Why, analyse
 from selc.analysis.noise import Noise, NoiseRate, explain
+from selc.analysis.probabilities import analyse_probabilities
 
-__all__ = ["LabelAnalysis", "Noise", "NoiseRate", "Why", "analyse", "explain"]
+__all__ = ["LabelAnalysis", "Noise", "NoiseRate", "Why", "analyse", "analyse_probabilities", "explain"]

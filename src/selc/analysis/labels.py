@@ -10,12 +10,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from selc.analysis.findings import KEEP, RELABEL, REVIEW, Findings
+from selc.analysis.findings import KEEP, RELABEL, REVIEW, Column, Findings
 from selc.analysis.lapse import TINY
 from selc.analysis.noise import NoiseRate, explain
 from selc.core.store import Store
+from selc.errors import ConfigError
 from selc.turning.decision import BEYOND, Decision, Reason, better_than_chance
 from selc.turning.evidence import TOGETHER, Evidence
+from selc.turning.point import TurningPoint
 from selc.types import Outcome, Pass
 
 
@@ -28,6 +30,7 @@ class Why(StrEnum):
     NOT_SURE = "not sure"  # no single change is likelier right than wrong
     TOO_FEW = "too few"  # nothing could be held out
     METHOD = "method"  # the method ended up with the given labels
+    NOT_HELD_OUT = "not held out"  # every row was trained on: there was nothing to judge by
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,29 @@ class LabelAnalysis:
     transition_matrix: Tensor  # [C, C] P(given = column | true = row); rows sum to one
     decision: Decision | None  # when SELC started, and why; None: it was not decided by evidence
     why_unchanged: Why | None  # None: some labels were changed
+
+    def issues(self, ids: Column | None = None, classes: Column | None = None) -> dict[str, Any]:
+        """One row per sample as columns [N]: quality of the label, suggestion, what to do.
+
+        Parameters
+        ----------
+        ids : sequence, shape [N], optional
+            Names of the samples; their row numbers by default.
+        classes : sequence, shape [C], optional
+            Names of the classes; their numbers by default.
+        """
+        N, C = len(self.corrected), len(self.transition_matrix)
+        return self.findings.columns(range(N) if ids is None else ids, range(C) if classes is None else classes)
+
+    def frame(self, ids: Column | None = None, classes: Column | None = None) -> Any:
+        """The same as a pandas DataFrame, the worst labels first."""
+        try:
+            import pandas
+        except ImportError:
+            raise ConfigError(
+                "a frame needs pandas; got no such package. Install it (pip install pandas), or take issues()."
+            ) from None
+        return pandas.DataFrame(self.issues(ids, classes)).sort_values("label_quality", kind="stable")
 
     def as_dict(self) -> dict[str, Any]:
         """What is not a table, for a file."""
@@ -67,12 +93,37 @@ class LabelAnalysis:
 def analyse(outcome: Outcome, given: Tensor, num_classes: int, settled: Tensor | None = None) -> LabelAnalysis:
     """What to make of each label [N]. What a person has ``settled`` [N] is left as it is, and is no evidence."""
     given = given.cpu()
-    if outcome.evidence is None or outcome.decision is None:
-        return _by_belief(outcome, given, num_classes, settled)
-    believed = outcome.target.top()[1].cpu()
-    judged = judgements(outcome.evidence, outcome.decision, _pass_of(outcome), given)
-    noise = explain(judged.held_contradicted, judged.held_confidence, num_classes)
-    reason = outcome.decision.reason
+    found = TurningPoint.of(outcome.decided)
+    if found is None or found.evidence is None:
+        return _by_belief(outcome, found, given, num_classes, settled)
+    return by_evidence(
+        *(found.evidence, found.decision, _pass_of(outcome), given),
+        believed=outcome.target.top()[1].cpu(),
+        last=_predicted(outcome),
+        target=outcome.target,
+        settled=settled,
+    )
+
+
+def by_evidence(
+    evidence: Evidence,
+    decision: Decision,
+    seen: Pass | None,
+    given: Tensor,
+    *,
+    believed: Tensor,
+    last: Tensor,
+    target: Store | None = None,
+    settled: Tensor | None = None,
+) -> LabelAnalysis:
+    """What follows for each label [N] from what was predicted of held-out rows, and in the training pass.
+
+    ``believed`` [N] is what a second witness says who saw the labels, ``last`` [N] what the network predicts at the
+    end, and ``target`` the belief as probabilities, of a method that has such.
+    """
+    judged = judgements(evidence, decision, seen, given)
+    noise = explain(judged.held_contradicted, judged.held_confidence, evidence.num_classes)
+    reason = decision.reason
     learnt, harmful = reason in (Reason.FALL, Reason.NO_FALL), reason is Reason.FALL
     # A floor of contradictions is of wrong labels, or of rows that are hard in a way that the network does not know of.
     # It is of wrong labels if learning them by heart was seen to spoil the prediction of other rows, or if the network
@@ -83,14 +134,14 @@ def analyse(outcome: Outcome, given: Tensor, num_classes: int, settled: Tensor |
     free = torch.ones_like(judged.known) if settled is None else ~settled
     # A label is changed where a network that never saw it names another class, and where that is more often right than
     # wrong: with as many wrong labels as are likely if these do harm, else with the fewest. Of a row that was never
-    # held out, the network of the same epochs did see the label: there the run's own target must name the class, too.
+    # held out, the network of the same epochs did see the label: there the second witness must name the class, too.
     witnessed = judged.held_out | (believed == predicted)
     then_right, then_kept = noise.odds(confidence, rate.likely if harmful else rate.low)
     changed = (predicted != given) & judged.known & witnessed & (then_right > then_kept) & free & trusted
-    if harmful and outcome.evidence.splits > 1 and bool((believed != given).any()):
+    if harmful and target is not None and evidence.splits > 1 and bool((believed != given).any()):
         # SELC was trained against harm that was seen, on all rows, and its targets are a second witness of each. If
         # both together contradict no more labels than may be wrong, but for chance, hard rows have no room among them.
-        named, sure = _together(judged, outcome.evidence, outcome.target, given)
+        named, sure = _together(judged, evidence, target, given)
         doubted = (named != given) & judged.known
         share = float(doubted.double().mean())
         if share - BEYOND * math.sqrt(share * (1 - share) / len(given)) <= rate.high:
@@ -107,10 +158,10 @@ def analyse(outcome: Outcome, given: Tensor, num_classes: int, settled: Tensor |
     suggested = torch.where(contradicted & free, predicted, given)
     trust = torch.where(contradicted & free, right, noise.agreed(confidence, rate.likely))
     quality = judged.quality if settled is None else judged.quality.masked_fill(settled, 1.0)
-    findings = Findings(given, _predicted(outcome), suggested, trust.clamp(0, 1), quality, action)
-    matrix = transitions(given, predicted, torch.where(contradicted, right, 0.0), num_classes)
+    findings = Findings(given, last, suggested, trust.clamp(0, 1), quality, action)
+    matrix = transitions(given, predicted, torch.where(contradicted, right, 0.0), evidence.num_classes)
     why = _why(rate, learnt, trusted, len(given)) if not bool(changed.any()) else None
-    return LabelAnalysis(findings, corrected, rate if learnt else None, matrix, outcome.decision, why)
+    return LabelAnalysis(findings, corrected, rate if learnt else None, matrix, decision, why)
 
 
 class Judgements(NamedTuple):
@@ -255,12 +306,14 @@ def _pass_of(outcome: Outcome) -> Pass | None:
     return recorded if len(outcome.losses) and bool((outcome.predictions >= 0).any()) else None
 
 
-def _by_belief(outcome: Outcome, given: Tensor, num_classes: int, settled: Tensor | None) -> LabelAnalysis:
+def _by_belief(
+    outcome: Outcome, found: TurningPoint | None, given: Tensor, num_classes: int, settled: Tensor | None
+) -> LabelAnalysis:
     """Without held-out rows: what the method believes is what it hands out, every change is for a person to look at,
     and nothing is said of how many are wrong. A network that has learnt nothing changes nothing."""
     predicted, believed = _predicted(outcome), outcome.corrected_labels.cpu()
     confidence = outcome.target.at(believed.to(outcome.target.device)).cpu()
-    few = outcome.decision is not None  # it could not be decided
+    few = found is not None  # it could not be decided
     learnt = better_than_chance(predicted[None], given) and not few
     free = torch.ones(len(given), dtype=torch.bool) if settled is None else ~settled
     changed = (believed != given) & free & learnt
@@ -271,7 +324,7 @@ def _by_belief(outcome: Outcome, given: Tensor, num_classes: int, settled: Tenso
     corrected = torch.where(changed, believed, given)
     matrix = transitions(given, corrected, changed.double(), num_classes)
     why = None if bool(changed.any()) else Why.TOO_FEW if few else Why.METHOD if learnt else Why.NOT_LEARNT
-    return LabelAnalysis(findings, corrected, None, matrix, outcome.decision, why)
+    return LabelAnalysis(findings, corrected, None, matrix, None if found is None else found.decision, why)
 
 
 def _quality_of_losses(seen: Pass | None, target: Store, given: Tensor) -> Tensor:

@@ -42,6 +42,16 @@ class NoiseRate(NamedTuple):
         return self.likely if self.high - self.low <= NARROW else None
 
 
+class NoiseRange(NoiseRate):
+    """A range where nothing was held out: in it no share is told from another, however narrow it is."""
+
+    __slots__ = ()
+
+    @property
+    def estimate(self) -> float | None:
+        return None
+
+
 @dataclass(frozen=True)
 class Noise:
     """The fitted curve: for each share of wrong labels that was tried, how hard rows would then be."""

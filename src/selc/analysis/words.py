@@ -14,6 +14,7 @@ WHY = {
     Why.NOT_SURE: "no single change is likely enough to be right",
     Why.TOO_FEW: "there are too few samples to hold any out and judge by them",
     Why.METHOD: "the method ended up with the given ones",
+    Why.NOT_HELD_OUT: "all samples were trained on, and there were none to judge by",
 }
 ASSUMPTION = (
     "Judging by held-out labels that may themselves be wrong assumes that in each class the right label is the most "

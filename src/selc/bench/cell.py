@@ -19,11 +19,12 @@ import torch
 from torch import Tensor
 
 from selc.bench.results import Line
+from selc.callbacks import Callback
 from selc.errors import RunFolderError, SelcError
 from selc.files import read_json
 from selc.run import Config, RunFolder, execute, resume
 from selc.run.folder import environment
-from selc.train import Progress
+from selc.train.metrics import headline
 from selc.types import accuracies
 
 NEVER = -1  # an epoch that was not there
@@ -39,11 +40,11 @@ class Task:
     environ: dict[str, str] = field(default_factory=dict)  # variables to set, such as SELC_DATA
 
 
-class Quiet(Progress):
+class Quiet(Callback):
     """What the user should know about the data would be said once for each cell."""
 
-    def notice(self, text: str) -> None:
-        pass
+    def on_notice(self, text: str) -> bool:
+        return True
 
 
 def work(task: Task, answer: Connection) -> None:
@@ -82,14 +83,14 @@ def train_cell(task: Task) -> Line:
     if (folder / "config.toml").exists():
         try:
             before = sum(float(entry["seconds"]) for entry in RunFolder.open(folder).history())
-            run = resume(folder, Quiet())
+            run = resume(folder, [Quiet()])
         except RunFolderError as error:
             if isinstance(error.__cause__, OSError):  # a disk that is full now, not a folder that is damaged
                 raise
             shutil.rmtree(folder)  # by whatever broke it off: it is ours, and a cell can be trained again
             before = 0.0
     if run is None:
-        run = execute(config, folder, Quiet())
+        run = execute(config, folder, [Quiet()])
     return line_of(run, before + time.process_time() - began)
 
 
@@ -146,7 +147,7 @@ def found_wrong(issue: Tensor, suspicion: Tensor, wrong: Tensor) -> dict[str, fl
 def _first(entry: dict[str, Any]) -> float:
     """Top-1 accuracy on the first named set."""
     named = accuracies(entry)
-    return next(iter(named.values()))["top1"] if named else float(NEVER)
+    return headline(next(iter(named.values()))) if named else float(NEVER)
 
 
 def _peak_mb() -> int | None:

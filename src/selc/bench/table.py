@@ -20,13 +20,14 @@ from typing import Any, NamedTuple
 
 from selc.errors import ConfigError, unknown
 from selc.run.config import Config
+from selc.train.metrics import FACTS, HEADLINE
 
 SCALES = ("paper", "small", "cpu")  # the paper's; an hour of one GPU; two cores
 VARIANTS = ("text", "code")  # where the authors' code differs from what their text says
 # What a result does not depend on: where the data lie, and where and how fast it is computed.
 FREE = {
     "data": ("root", "workers", "cache", "cache_gb"),
-    "train": ("device", "threads", "compile"),
+    "train": ("device", "threads", "compile", "metrics"),
 }
 # The fields of a rule that say where it holds.
 WHERE = ("scale", "variant", "row", "column")
@@ -58,7 +59,7 @@ class Cell:
     note: str = ""
     skip: str = ""  # why it cannot run here; empty if it can
     test: str = "test"  # which of the data's test sets the number is measured on
-    measure: str = "top1"  # or "top5"
+    measure: str = HEADLINE  # any metric of which 1 is best: tables are in %, and the largest number is bold
 
     def config(self) -> Config:
         """The configuration with every setting spelled out."""
@@ -144,7 +145,7 @@ class Table:
     def _runs(self, scale: Scale, variant: str, row: str, column: str, block: Mapping[str, Any]) -> Iterator[Cell]:
         own = dict(self.settings.get(column, {}))
         own.pop("of", None)
-        test, measure, notes = own.pop("test", "test"), own.pop("measure", "top1"), [own.pop("note", "")]
+        test, measure, notes = own.pop("test", "test"), own.pop("measure", HEADLINE), [own.pop("note", "")]
         notes.append(block.get("note", ""))
         settings = laid_over(copy.deepcopy(scale.settings), own)
         settings = laid_over(settings, {"method": self.methods[row]})
@@ -237,6 +238,10 @@ def parse(content: Mapping[str, Any], methods: Mapping[str, Mapping[str, Any]]) 
         if len(printed) != len(columns):
             raise ConfigError(f"{content['name']}: {row!r} must have {len(columns)} numbers; got {len(printed)}.")
         numbers[row] = dict(zip(columns, printed, strict=True))
+    known = [name for name in FACTS if FACTS[name].best == 1]
+    for column, settings in content.get("settings", {}).items():
+        if (measure := settings.get("measure", HEADLINE)) not in known:
+            raise unknown(f"the measure of {column!r}", measure, known)
     scales = {}
     for name, scale in content["scales"].items():
         blocks = tuple({"rows": rows, "columns": columns, "seeds": [0], **block} for block in scale["blocks"])

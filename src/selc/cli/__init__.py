@@ -9,6 +9,8 @@ import typer
 import selc
 from selc.cli.bench import bench
 from selc.cli.embed import embed
+from selc.cli.export import export
+from selc.cli.findings import findings
 from selc.cli.listing import list_
 from selc.cli.noise import app as noise_app
 from selc.cli.predict import predict
@@ -30,7 +32,9 @@ app.command()(predict)
 app.command()(report)
 app.command()(figures)
 app.command()(review)
+app.command()(export)
 app.command()(apply)
+app.command()(findings)
 app.command()(bench)
 app.command("list")(list_)
 app.add_typer(noise_app, name="noise")

@@ -18,6 +18,8 @@ class Kind(StrEnum):
     NETS = "nets"
     NOISE = "noise"
     DATASETS = "datasets"
+    METRICS = "metrics"
+    TOOLS = "tools"
 
 
 def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
@@ -27,16 +29,20 @@ def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
         from rich.table import Table
 
         from selc.data import DATASETS
+        from selc.exchange import TOOLS
         from selc.methods import METHODS
         from selc.nets import NETS
         from selc.noise import NOISES
         from selc.registry import Registry
+        from selc.train.metrics import METRICS
 
         registries: dict[Kind, Registry[Any]] = {
             Kind.METHODS: METHODS,
             Kind.NETS: NETS,
             Kind.NOISE: NOISES,
             Kind.DATASETS: DATASETS,
+            Kind.METRICS: METRICS,
+            Kind.TOOLS: TOOLS,
         }
         registry = registries[kind]
         if kind is Kind.DATASETS:

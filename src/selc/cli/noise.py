@@ -73,7 +73,7 @@ def _make(settings: dict[str, Any], out: Path | None, overwrite: bool) -> None:
     bundle = load(config)
     with Screen(label="teacher") as screen:
         supply = supply_for(
-            bundle, lambda n: create(config.net.name, n, bundle.shape, config.net.options), config.train, screen
+            bundle, lambda n: create(config.net.name, n, bundle.shape, config.net.options), config.train, [screen]
         )
         drawn = draw_noise(
             config.noise.name, bundle.labels, len(bundle.classes), seed, config.noise.options, supply=supply

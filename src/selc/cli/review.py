@@ -39,48 +39,55 @@ def apply(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
     out: Annotated[Path, typer.Option(help="New folder, or a file that ends in .csv or .parquet.")],
     decisions: Annotated[
-        Path | None, typer.Option(help="What the review page saved. (default: only what the run is sure of)")
+        Path | None,
+        typer.Option(
+            help="What the review page saved, or the export of an annotation tool. "
+            "(default: only what the run is sure of)"
+        ),
     ] = None,
     human_only: Annotated[
         bool, typer.Option("--human-only", help="Change nothing that no person has looked at.")
     ] = False,
     tree: Annotated[
         bool | None,
-        typer.Option("--tree/--no-tree", help="Also a new folder of images. (default: if the data are one)"),
+        typer.Option("--tree/--no-tree", help="Also a new folder of the files. (default: if the data are one)"),
     ] = None,
-    copy: Annotated[bool, typer.Option("--copy", help="Copy the images instead of linking them.")] = False,
+    copy: Annotated[bool, typer.Option("--copy", help="Copy the files instead of linking them.")] = False,
 ) -> None:
     """Write the cleaned labels; say how often the reviewer agreed with the suggestions. The data are not touched."""
     with speaking():
+        from selc.exchange import read_decisions
         from selc.run import RunFolder
         from selc.run.cleaned import TABLES, clean, new_tables, write_tables
-        from selc.run.cleaned_tree import FOLDER, left_unfinished, write_cleaned
-        from selc.run.decisions import Decisions, agreement, check_unique
+        from selc.run.cleaned_tree import FOLDERS, left_unfinished, write_cleaned
+        from selc.run.decisions import agreement, check_unique
+        from selc.screen import show_notes
 
         folder = RunFolder.open(run)
         findings = folder.findings()
         check_unique(folder.ids, str(run))
-        a_table, a_folder = out.suffix.lower() in TABLES, folder.config.data.name == FOLDER
+        a_table, a_folder = out.suffix.lower() in TABLES, folder.config.data.name in FOLDERS
         if tree and (a_table or not a_folder):
             got = f"{out}, a file" if a_table else f"data {folder.config.data.name!r}"
-            raise ConfigError(f"--tree needs a folder as --out and a folder of images as data; got {got}.")
+            raise ConfigError(f"--tree needs a folder as --out and a folder of images or texts as data; got {got}.")
         if human_only and decisions is None:
             raise ConfigError("--human-only needs --decisions: without them there is no verdict of a person; got none.")
         if not a_table:
             left_unfinished(out)
         new_tables(out)  # refuses before anything is written
-        made = Decisions.read(decisions).of_run(folder) if decisions is not None else None
+        made, notes = read_decisions(decisions, folder) if decisions is not None else (None, ())
+        show_notes(notes)
         cleaned = clean(folder, findings, made, human_only=human_only)
         with_tree = (a_folder and not a_table) if tree is None else tree
-        tables, images = (
+        tables, files = (
             (write_tables(cleaned, folder, out), None)
             if a_table
             else write_cleaned(cleaned, folder, out, tree=with_tree, copy=copy)
         )
         for path in tables:
             print(f"cleaned labels    {path}")
-        if images is not None:
-            print(f"images            {images.path}: {images.linked:,} links, {images.copied:,} copies")
+        if files is not None:
+            print(f"files             {files.path}: {files.linked:,} links, {files.copied:,} copies")
         counts = cleaned.counts()
         print("labels            " + ", ".join(f"{name} {count:,}" for name, count in counts.items()))
         if made is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,8 +13,8 @@ from selc.cli.parallel import restarted, together
 from selc.errors import ConfigError
 
 if TYPE_CHECKING:
+    from selc.callbacks import Callback
     from selc.run import RunFolder
-    from selc.train import Progress
 
 
 def demo(
@@ -53,6 +53,10 @@ def train(
     time_column: Annotated[
         str | None, typer.Option(help="Column of dates or numbers: a stretch of time is judged by the others.")
     ] = None,
+    text_column: Annotated[
+        list[str] | None,
+        typer.Option(help="Column of free text, where it is not recognised; may be given several times."),
+    ] = None,
     skip_bad: Annotated[
         bool | None, typer.Option("--skip-bad", help="Go on without samples that cannot be read.")
     ] = None,
@@ -80,6 +84,14 @@ def train(
     optimizer: Annotated[str | None, typer.Option(help="Any class of torch.optim. (default: SGD)")] = None,
     schedule: Annotated[str | None, typer.Option(help="constant, step or cosine.")] = None,
     pick: Annotated[str | None, typer.Option(help="Network to keep: last or best-val. (default: last)")] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Measured beside top1, separated by commas: see `selc list metrics`, or "
+            "import:package.module:function. (default: all of the list)",
+        ),
+    ] = None,
     val_fraction: Annotated[float | None, typer.Option(help="Share of the training rows to hold out.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of noise, network and order. (default: 0)")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or mps. (default: auto)")] = None,
@@ -94,7 +106,10 @@ def train(
     with together():
         settings = from_file(config)
         own = {"root": root, "test": test, "val": val, "label_column": label_column, "id_column": id_column}
-        options = {**own, "group_column": group_column, "time_column": time_column, "skip_bad": skip_bad}
+        options: dict[str, Any] = {**own, "group_column": group_column, "time_column": time_column}
+        options["skip_bad"] = skip_bad
+        if text_column:
+            options["text_column"] = tuple(text_column)
         if data is None:
             settings["data"], data = data_of_file(settings, options)
         else:
@@ -119,6 +134,7 @@ def train(
             "optimizer": optimizer,
             "schedule": schedule,
             "pick": pick,
+            "metrics": None if metrics is None else [name.strip() for name in metrics.split(",") if name.strip()],
             "val_fraction": val_fraction,
             "seed": seed,
             "device": device,
@@ -157,9 +173,9 @@ def train(
             return
         with resumable(folder), _screen() as screen:
             if goes_on:  # with the very settings of this call, so what they import is the user's own wish
-                run = resume_run(folder, screen, bundle, trust=True)
+                run = resume_run(folder, [screen], bundle, trust=True)
             else:
-                run = execute(resolved, folder, screen, bundle)
+                run = execute(resolved, folder, [screen], bundle)
         if world.leads:
             _show(run)
 
@@ -181,7 +197,7 @@ def resume(
                 print(f"{run} is finished already; nothing to do.")
             return
         with resumable(run), _screen() as screen:
-            folder = resume_run(run, screen, trust=trust)
+            folder = resume_run(run, [screen], trust=trust)
         if current().leads:
             _show(folder)
 
@@ -203,11 +219,11 @@ def _last_folder(name: str) -> Path | None:
     return Path("runs") / f"{name}-{number}" if number else None
 
 
-def _screen() -> AbstractContextManager[Progress]:
+def _screen() -> AbstractContextManager[Callback]:
     """Only one of several processes shows how it goes."""
+    from selc.callbacks import Silent
     from selc.core.world import current
     from selc.screen import Screen
-    from selc.train.progress import Silent
 
     return Screen() if current().leads else nullcontext(Silent())
 

@@ -1,4 +1,4 @@
-"""Columns of a table as numbers: gaps filled, categories spelled out; what was learnt of them is plain data.
+"""Columns of a table as numbers: gaps filled, categories spelled out, texts read; what was learnt is plain data.
 
 The rules are learnt by scikit-learn's transformers (`SimpleImputer`, `OneHotEncoder`) and kept as text and numbers, so
 that later rows are treated alike without scikit-learn and without unpickling anything.
@@ -14,17 +14,19 @@ from typing import Any
 import numpy as np
 
 from selc.data.csv_table import not_numeric
+from selc.data.extras import sklearn_part
 from selc.data.features import Numbers
 from selc.data.labels import Where
-from selc.errors import ConfigError, InputError
+from selc.data.text_column import SMALL_TABLE, Documents, TextColumn, as_documents, is_free_text
+from selc.errors import InputError
 
 Texts = np.ndarray[Any, np.dtype[np.str_]]
-Cells = Mapping[str, Numbers | Texts]  # a vector [N] per column: numbers with NaN for gaps, or texts with "" for gaps
+Column = Numbers | Texts | Documents  # [N]: numbers with NaN for gaps, categories or free texts with "" for gaps
+Cells = Mapping[str, Column]
 
 GAPS = ("", "nan", "na", "n/a", "null", "none", "?")  # what stands in a column of numbers where there is none
 MOST_LEVELS = 100  # of a column; the rarest beyond that are one
 CODES = 20  # different numbers up to which a column with numbers and texts is one of codes, and no spoilt measurement
-SMALL_TABLE = 20  # rows below which a column must differ in every row to be a name and no category
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})( .*)?")
 
@@ -49,37 +51,49 @@ class CategoryColumn:
 
 @dataclass(frozen=True)
 class Coding:
-    """How the columns of a table become numbers, [N, D]: numbers, then flags of gaps, then levels of categories."""
+    """How the columns of a table become numbers, [N, D]: numbers, flags of gaps, levels of categories, texts."""
 
     numbers: tuple[NumberColumn, ...]
     categories: tuple[CategoryColumn, ...] = ()
+    texts: tuple[TextColumn, ...] = ()
 
     @classmethod
-    def learnt(cls, cells: Cells) -> Coding:
-        """The coding of training rows."""
-        numbers = [name for name, column in cells.items() if column.dtype.kind == "f"]
-        texts = [name for name in cells if name not in numbers]
-        return cls(_learn_numbers(cells, numbers), _learn_categories(cells, texts))
+    def learnt(cls, cells: Cells) -> tuple[Coding, Numbers]:
+        """The coding of training rows, and the rows as it has them."""
+        kinds = {name: column.dtype.kind for name, column in cells.items()}
+        numbers, categories, texts = ([name for name, kind in kinds.items() if kind == k] for k in "fUO")
+        plain = cls(_learn_numbers(cells, numbers), _learn_categories(cells, categories))
+        read = [TextColumn.learnt(name, np.asarray(cells[name], dtype=object)) for name in texts]
+        x = np.concatenate([*plain._blocks(cells), *(block for _, block in read)], axis=1)
+        return cls(plain.numbers, plain.categories, tuple(column for column, _ in read)), x
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """The columns that it needs."""
-        return (*(column.name for column in self.numbers), *(column.name for column in self.categories))
+        columns: tuple[NumberColumn | CategoryColumn | TextColumn, ...]
+        columns = (*self.numbers, *self.categories, *self.texts)
+        return tuple(column.name for column in columns)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns that it makes."""
         flags = [f"{column.name} is missing" for column in self.numbers if column.flag]
         levels = [f"{column.name}={level}" for column in self.categories for level in _titles(column)]
-        return (*(column.name for column in self.numbers), *flags, *levels)
+        parts = [f"{column.name} {k + 1}" for column in self.texts for k in range(column.width)]
+        return (*(column.name for column in self.numbers), *flags, *levels, *parts)
 
     @property
     def measured(self) -> int:
-        """How many of the columns that it makes are measurements, to be scaled; the others are 0 or 1."""
+        """How many of the columns that it makes are measurements, to be scaled; the others need none."""
         return len(self.numbers)
 
     def apply(self, cells: Cells) -> Numbers:
         """Rows as numbers. A level that training did not show counts as a rare one; without such, as none of all."""
+        texts = [column.apply(np.asarray(cells[column.name], dtype=object)) for column in self.texts]
+        return np.concatenate([*self._blocks(cells), *texts], axis=1)
+
+    def _blocks(self, cells: Cells) -> list[Numbers]:
+        """Numbers with their flags, and the levels of each category."""
         columns = [np.asarray(cells[column.name], dtype=np.float64) for column in self.numbers]
         gaps = [np.isnan(values) for values in columns]
         made = [
@@ -87,21 +101,33 @@ class Coding:
         ]
         made += [gap.astype(np.float64) for column, gap in zip(self.numbers, gaps, strict=True) if column.flag]
         blocks = [np.stack(made, axis=1)] if made else []
-        blocks += [_one_hot(column, np.asarray(cells[column.name], dtype=np.str_)) for column in self.categories]
-        return np.concatenate(blocks, axis=1)
+        return blocks + [_one_hot(column, np.asarray(cells[column.name], dtype=np.str_)) for column in self.categories]
 
     def state(self) -> dict[str, Any]:
-        """All of it as JSON."""
+        """All of it but `arrays`, as JSON."""
         return {
             "numbers": [{"name": c.name, "fill": c.fill, "flag": c.flag} for c in self.numbers],
             "categories": [{"name": c.name, "levels": list(c.levels), "rare": list(c.rare)} for c in self.categories],
+            "texts": [column.state() for column in self.texts],
+        }
+
+    def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
+        """The numbers of columns of text, which are many."""
+        return {
+            f"text{k}.{name}": array for k, column in enumerate(self.texts) for name, array in column.arrays().items()
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Coding:
+    def from_state(cls, state: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, Any]]) -> Coding:
+        parts = ("words", "characters", "projection", "shift")
+        texts = [
+            TextColumn.from_state(column, {name: arrays[f"text{k}.{name}"] for name in parts})
+            for k, column in enumerate(state.get("texts", ()))
+        ]
         return cls(
             tuple(NumberColumn(str(c["name"]), float(c["fill"]), bool(c["flag"])) for c in state["numbers"]),
             tuple(CategoryColumn(str(c["name"]), tuple(c["levels"]), tuple(c["rare"])) for c in state["categories"]),
+            tuple(texts),
         )
 
 
@@ -137,7 +163,8 @@ def _learn_numbers(cells: Cells, names: Sequence[str]) -> tuple[NumberColumn, ..
     if not empty.any():  # the same number, and nothing to install
         fills, flagged = np.median(x, axis=0), np.zeros(len(names), dtype=bool)
     else:
-        imputer = _sklearn("a table with empty cells", "impute").SimpleImputer(strategy="median", add_indicator=True)
+        impute = sklearn_part("a table with empty cells", "impute")
+        imputer = impute.SimpleImputer(strategy="median", add_indicator=True)
         imputer.fit(x)
         fills = imputer.statistics_
         flagged = np.isin(np.arange(len(names)), imputer.indicator_.features_)
@@ -150,7 +177,7 @@ def _learn_categories(cells: Cells, names: Sequence[str]) -> tuple[CategoryColum
     if not names:
         return ()
     x = np.stack([np.asarray(cells[name], dtype=object) for name in names], axis=1)
-    encoder = _sklearn("a table with columns of text", "preprocessing").OneHotEncoder(
+    encoder = sklearn_part("a table with columns of text", "preprocessing").OneHotEncoder(
         handle_unknown="infrequent_if_exist",
         min_frequency=fewest(len(x)),
         max_categories=MOST_LEVELS,
@@ -169,22 +196,13 @@ def fewest(rows: int) -> int:
     return max(2, min(20, rows // 200))
 
 
-def _sklearn(what: str, module: str) -> Any:
-    from importlib import import_module
-
-    try:
-        return import_module(f"sklearn.{module}")
-    except ImportError:
-        raise ConfigError(
-            f"{what} needs scikit-learn; got no such package. Install it: pip install 'selc[sklearn]'."
-        ) from None
-
-
 # What a column of text is
 
 
-def read_column(name: str, cells: Sequence[str], where: Where) -> Numbers | Texts:
-    """A column as numbers or as a category, by its training rows; what is neither has a sentence of its own."""
+def read_column(name: str, cells: Sequence[str], where: Where) -> Column:
+    """A column as numbers, category or free text, by its training rows; what is none has a sentence of its own."""
+    if is_free_text(cells):
+        return as_documents(name, cells, where)
     texts: Texts = np.char.strip(np.asarray(cells, dtype=np.str_))
     numbers, strange = as_numbers(texts)
     if not len(strange):
@@ -206,7 +224,7 @@ def read_column(name: str, cells: Sequence[str], where: Where) -> Numbers | Text
         raise InputError(
             f"column {name!r} must hold numbers or categories, which repeat; got {len(different)} different texts in "
             f"{rows} rows, such as {example[:40]!r} {place}. If it names the samples, say so (--id-column {name}); "
-            f"else {drop}."
+            f"if it is text to be read, say so (--text-column {name}); else {drop}."
         )
     return as_category(texts)
 

@@ -23,6 +23,8 @@ def notes_on_columns(cells: Cells, labels: Tensor, where: Where) -> list[str]:
     numbers = labels.numpy()
     leaks, counts, notes = [], [], []
     for name, column in cells.items():
+        if column.dtype.kind == "O":
+            continue  # free text
         values, code = np.unique(column, return_inverse=True)
         if tells_label(code, len(values), numbers):
             leaks.append(name)

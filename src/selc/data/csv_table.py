@@ -23,9 +23,12 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
 class CsvTable:
-    """A CSV file: its columns at once, its cells when they are asked for."""
+    """A CSV file: its columns at once, its cells when they are asked for.
 
-    def __init__(self, path: Path) -> None:
+    ``alone``: a single column will do; else it is taken for a separator that was not recognised.
+    """
+
+    def __init__(self, path: Path, alone: bool = False) -> None:
         self.path, self.name = path, str(path)
         self.lines: list[int] = []  # the line on which each row ends
         with self._text() as file:
@@ -39,7 +42,7 @@ class CsvTable:
             rows = self._rows(file)
             self.names = [name.strip() for name in next(rows, [])]
             self._head = list(islice(rows, 20))
-        self._check_names()
+        self._check_names(alone)
 
     @contextmanager
     def _text(self) -> Iterator[IO[str]]:
@@ -81,12 +84,13 @@ class CsvTable:
                     return number
         return 0
 
-    def _check_names(self) -> None:
+    def _check_names(self, alone: bool) -> None:
         twice = {name for name, times in Counter(self.names).items() if times > 1}
         if twice:
             raise InputError(f"the columns of {self.path} must differ; got {sorted(twice)[0]!r} more than once.")
-        if len(self.names) < 2 or not self._head:
-            got = f"only the column {self.names[0]!r}" if len(self.names) == 1 else "no rows below the first line"
+        if len(self.names) < 2 - alone or not self._head:
+            single = len(self.names) == 1 and not alone
+            got = f"only the column {self.names[0]!r}" if single else "no rows below the first line"
             raise InputError(
                 f"{self.path} must be a table with names in its first line and a sample in each other; got {got}. "
                 "Cells may be separated by comma, semicolon, tab or |."

@@ -9,7 +9,7 @@ import numpy as np
 
 from selc.data.base import Bundle
 from selc.data.cache import json_digest
-from selc.data.coding import Cells, Coding, Texts, as_category, as_numbers, read_column
+from selc.data.coding import Cells, Coding, Column, Texts, as_category, as_numbers, read_column
 from selc.data.column_notes import notes_on_columns
 from selc.data.csv_table import not_numeric
 from selc.data.dealing import written_groups, written_times
@@ -30,6 +30,7 @@ from selc.data.table_columns import (
     named,
     repeating,
 )
+from selc.data.text_column import as_documents
 from selc.errors import InputError
 from selc.types import EvalSet
 
@@ -37,7 +38,7 @@ from selc.types import EvalSet
 class _Rows(NamedTuple):
     """Rows that can be used, and what became of the others."""
 
-    cells: dict[str, Numbers | Texts]
+    cells: dict[str, Column]
     labels: list[str]
     ids: list[str]
     kept: list[int] | None  # rows of the table; None: all
@@ -54,23 +55,25 @@ class _Rows(NamedTuple):
 
 
 def feature_bundle(train: Table, others: Mapping[str, Table], label: str, columns: Columns, skip_bad: bool) -> Bundle:
-    """Columns of numbers and of categories, treated as the training rows say; ``others`` are test sets, and ``val``."""
+    """Columns of numbers, categories and text, treated as the training rows say; ``others``: test sets, ``val``."""
     ids = existing_column(train, columns.id, "id_column") if columns.id else known_column(train, IDS)
     dealing = dealing_columns(train, columns)
     others_than = {label, ids, *columns.drop, *dealing}
     features = [name for name in train.names if name not in others_than]
     if not features:
         raise InputError(f"{train.name} must have columns of features beside {label!r}; got {listed(train.names)}.")
+    for name in columns.text:
+        if existing_column(train, name, "text_column") not in features:
+            raise InputError(f"text_column must be a column of features; got {name!r}, which has another use.")
     known = train.classes(label)
-    first = _rows(train, "the data", label, ids, features, None, known, skip_bad, dealing)
+    first = _rows(train, "the data", label, ids, features, None, known, skip_bad, dealing, columns.text)
     notes = []
     if first.repeats is not None:
         if columns.id:
             raise repeating(train, columns.id, *first.repeats)
         notes.append(f"column {ids!r} is no feature by its name, and repeats: samples are called by their rows")
     classes = known or checked_classes(first.labels, train.name)
-    coding = Coding.learnt(first.cells)
-    x = coding.apply(first.cells)
+    coding, x = Coding.learnt(first.cells)
     scale = Scale.of(x, coding.measured, coding.names, first.where(train))
     rows = {
         what: _rows(other, what, label_column_of(other, label), None, features, coding, classes, skip_bad)
@@ -102,7 +105,7 @@ def feature_bundle(train: Table, others: Mapping[str, Table], label: str, column
         skipped=skipped,
         recipe=suits(len(labels)),
         digest=json_digest([part.digest() for part in (train, *others.values())]),
-        texts=_texts(train, [c.name for c in coding.categories], [n for n in columns.drop if n in train.names], first),
+        texts=_texts(train, coding, [n for n in columns.drop if n in train.names], first),
         numbered=ids is None or first.repeats is not None,
         groups=written_groups(first.texts[columns.group], columns.group) if columns.group else None,
         time=written_times(first.texts[columns.time], columns.time, first.where(train)) if columns.time else None,
@@ -110,10 +113,10 @@ def feature_bundle(train: Table, others: Mapping[str, Table], label: str, column
 
 
 def _texts(
-    table: Table, categories: Sequence[str], dropped: Sequence[str], read: _Rows
+    table: Table, coding: Coding, dropped: Sequence[str], read: _Rows
 ) -> Callable[[Sequence[int]], dict[str, list[str]]] | None:
     """Columns of text for a person to look at, read again when they are asked for; also those that are no feature."""
-    names = list(dict.fromkeys([*dropped, *categories]))
+    names = list(dict.fromkeys([c.name for c in coding.texts] + [*dropped] + [c.name for c in coding.categories]))
     if not names:
         return None
 
@@ -131,12 +134,27 @@ def _inputs(x: Numbers, scale: Scale, coding: Coding, where: Where) -> FeatureIn
 
 def _notes(coding: Coding, cells: Cells) -> list[str]:
     """What was made of columns that are no plain numbers."""
-    notes = []
+    notes = [
+        f"column {column.name!r} is free text: {column.width} features from its words and characters (TF-IDF of "
+        f"{len(column.words.names) + len(column.characters.names):,} terms, truncated SVD)"
+        for column in coding.texts
+    ]
+    notes += notes_on_empty_texts(coding, cells)
     if texts := [column.name for column in coding.categories]:
         notes.append(f"{_columns(texts)} text: each value that repeats often enough is a feature")
     if flagged := [column.name for column in coding.numbers if column.flag]:
         count = sum(int(np.isnan(np.asarray(cells[name], dtype=np.float64)).sum()) for name in flagged)
         notes.append(f"{_columns(flagged)} empty in {count} cells: the median stands there, and a feature says so")
+    return notes
+
+
+def notes_on_empty_texts(coding: Coding, cells: Cells) -> list[str]:
+    """How many texts are empty."""
+    notes = []
+    for column in coding.texts:
+        if empty := sum(not text.strip() for text in cells[column.name].tolist()):
+            rows = "1 row" if empty == 1 else f"{empty} rows"
+            notes.append(f"column {column.name!r} is empty in {rows}: nothing there speaks for any label")
     return notes
 
 
@@ -147,11 +165,15 @@ def _columns(names: Sequence[str]) -> str:
 
 
 def load_cells(
-    table: Table, texts: Sequence[str], features: Sequence[str], coding: Coding | None
-) -> tuple[dict[str, list[str]], dict[str, Numbers | Texts]]:
-    """Columns as text, and features as ``coding`` has them; where there is none yet, as the cells themselves show."""
+    table: Table, texts: Sequence[str], features: Sequence[str], coding: Coding | None, free: Sequence[str] = ()
+) -> tuple[dict[str, list[str]], dict[str, Column]]:
+    """Columns as text, and features as ``coding`` has them; where there is none yet, as the cells themselves show.
+
+    Columns named in ``free`` are text, whatever they show.
+    """
     categories = {column.name for column in coding.categories} if coding else set()
-    if not categories:  # most tables are all numbers: read them as such, and think again if they are not
+    free = [column.name for column in coding.texts] if coding else free
+    if not categories and not free:  # most tables are all numbers: read them as such, and think again if they are not
         try:
             read, x = table.load(texts, features)
         except InputError:
@@ -161,9 +183,12 @@ def load_cells(
                 _check_finite(x[:, k], name, table)
             return read, {name: x[:, k] for k, name in enumerate(features)}
     read, _ = table.load(list(dict.fromkeys([*texts, *features])), [])
-    cells: dict[str, Numbers | Texts] = {}
+    cells: dict[str, Column] = {}
     for name in features:
-        if coding is None:
+        column: Column
+        if name in free:
+            column = as_documents(name, read[name], table.where)
+        elif coding is None:
             column = read_column(name, read[name], table.where)
         else:
             column = _like_training(name, read[name], name in categories, table)
@@ -199,13 +224,14 @@ def _rows(
     classes: tuple[str, ...] | None,
     skip_bad: bool,
     more: Sequence[str] = (),
+    free: Sequence[str] = (),
 ) -> _Rows:
-    """Read a table, ``more`` columns of it as text; leave out what is bad, or say so."""
+    """Read a table, ``more`` columns of it as text that is no feature; leave out what is bad, or say so."""
     there = set(table.names)
     if missing := [name for name in features if name not in there]:
         raise InputError(f"{what} must have the columns of the data; got no {', '.join(map(repr, missing[:5]))}.")
     wanted = dict.fromkeys([label, *([] if ids is None else [ids]), *more])
-    texts, cells = load_cells(table, list(wanted), features, coding)
+    texts, cells = load_cells(table, list(wanted), features, coding, free)
     labels = tidied(texts[label])
     if own := table.classes(label):
         labels = named(labels, own)

@@ -85,7 +85,11 @@ class FeatureInputs(ArrayInputs):
             "kind": "features" if self.coding is None else "table",
             "columns": list(self.columns),
             "coding": None if self.coding is None else self.coding.state(),
-            "arrays": {"mean": self.scale.mean, "std": self.scale.std},
+            "arrays": {
+                "mean": self.scale.mean,
+                "std": self.scale.std,
+                **({} if self.coding is None else self.coding.arrays()),
+            },
         }
 
 

@@ -1,17 +1,18 @@
-"""A folder with a sub-folder of images per class."""
+"""A folder with a sub-folder of images per class; what is listed may also be texts."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from selc.data.base import Bundle, Recipe, dataset
 from selc.data.decode import shown
 from selc.data.image_set import Augmenting, Listing, Reading, Resizing, image_bundle
 from selc.data.own import existing
-from selc.data.paths import Inside, is_image
+from selc.data.paths import Inside, is_image, is_text
 from selc.errors import InputError
 
 # Sub-folders that are parts of a dataset and no classes, if they themselves hold a folder per class.
@@ -26,6 +27,15 @@ PARTS = {
 }
 
 
+class Files(NamedTuple):
+    """What samples are."""
+
+    noun: str  # of several
+    wanted: Callable[[str], bool]  # by the name of a file
+    column: str  # of a table that has the same
+
+
+IMAGES, TEXTS = Files("images", is_image, "path"), Files(".txt files", is_text, "text")
 RUN = {"config.toml", "noise.npz"}  # files that every run folder holds from its beginning
 RUNS = "runs"  # where run folders go without being asked
 
@@ -46,29 +56,36 @@ def folder(
 ) -> Bundle:
     """Your images: a folder with a sub-folder per class, or with train, val and test folders of such."""
     how = Reading(size, resize, augment, skip_bad, workers, cache, cache_gb)
-    root = existing(path, "path")
-    others = {name: existing(place, name) for name, place in (("test", test), ("val", val)) if place}
-    try:
-        train, held, tests, notes = _listings(root, others)
-    except OSError as error:
-        raise InputError(f"{root} must be readable; got {error.filename!r}: {error.strerror}.") from None
+    train, held, tests, notes = listings(path, test, val, IMAGES)
     return image_bundle(train, tests, held, how, notes)
 
 
-def _listings(root: Path, given: dict[str, Path]) -> tuple[Listing, Listing | None, dict[str, Listing], list[str]]:
-    """The training images, the validation images, the test sets, and a note if these were found by their names."""
+Parts = tuple[Listing, Listing | None, dict[str, Listing], list[str]]
+
+
+def listings(path: str, test: str, val: str, kind: Files) -> Parts:
+    """The training samples, those of validation, the test sets, and a note if these were found by their names."""
+    root = existing(path, "path")
+    given = {name: existing(place, name) for name, place in (("test", test), ("val", val)) if place}
+    try:
+        return _listed(root, given, kind)
+    except OSError as error:
+        raise InputError(f"{root} must be readable; got {error.filename!r}: {error.strerror}.") from None
+
+
+def _listed(root: Path, given: dict[str, Path], kind: Files) -> Parts:
     if not root.is_dir():
-        raise InputError(f"path must be a folder with a sub-folder of images per class; got the file {root}.")
+        raise InputError(f"path must be a folder with a sub-folder of {kind.noun} per class; got the file {root}.")
     parts = _parts(root)
-    train = list_folder(parts.pop("train", root), "the data")
+    train = list_folder(parts.pop("train", root), "the data", kind)
     notes = []
     if train.source != str(root):
         apart = " and ".join(part.name for part in parts.values())
         notes.append(
-            f"the training images are those in {Path(train.source).name}" + (apart and f"; {apart} kept apart")
+            f"the training {kind.noun} are those in {Path(train.source).name}" + (apart and f"; {apart} kept apart")
         )
-    listings = {name: list_folder(place, name) for name, place in {**parts, **given}.items()}
-    return train, listings.pop("val", None), listings, notes
+    others = {name: list_folder(place, name, kind) for name, place in {**parts, **given}.items()}
+    return train, others.pop("val", None), others, notes
 
 
 def _parts(root: Path) -> dict[str, Path]:
@@ -112,8 +129,8 @@ def is_run(place: str) -> bool:
     return all(os.path.isfile(os.path.join(place, name)) for name in RUN)
 
 
-def list_folder(root: Path, what: str) -> Listing:
-    """The images in the sub-folders of ``root``; the first level is the label."""
+def list_folder(root: Path, what: str, kind: Files = IMAGES) -> Listing:
+    """The samples in the sub-folders of ``root``; the first level is the label."""
     inside, others = Inside(root), Counter[str]()
     names: list[str] = []
     labels: list[str] = []
@@ -125,31 +142,29 @@ def list_folder(root: Path, what: str) -> Listing:
             loose.append(entry.name)
             continue
         before, runs_before = len(names), len(ours)
-        names += _walk(entry, entry.name, inside, others, links, ours)
+        names += _walk(entry, entry.name, kind, inside, others, links, ours)
         labels += [shown(entry.name)] * (len(names) - before)
         if len(names) == before and len(ours) == runs_before:
             empty.append(shown(entry.name))
     if not names:
-        images = sum(map(is_image, loose))
-        got = f"{images} images beside each other" if images else "no images in sub-folders"
+        count = sum(map(kind.wanted, loose))
+        got = f"{count} {kind.noun} beside each other" if count else f"no {kind.noun} in sub-folders"
         raise InputError(
-            f"{root} must hold a sub-folder of images per class; got {got}. Put each image into a folder with the name "
-            "of its label, or write a table with columns path and label."
+            f"{root} must hold a sub-folder of {kind.noun} per class; got {got}. Put each file into a folder with "
+            f"the name of its label, or write a table with columns {kind.column} and label."
         )
     _refuse_twice(links, names, inside)
     notes = []
     if empty:
-        notes.append(f"{_folders(empty)} of {root.name} without images left out: {', '.join(empty[:5])}")
+        notes.append(f"{_folders(empty)} of {root.name} without {kind.noun} left out: {', '.join(empty[:5])}")
     if ours:
         them = ", ".join(shown(name) for name in ours[:5])
         notes.append(f"{_folders(ours)} of {root.name} with runs of selc left out: {them}")
-    if images_beside := [shown(name) for name in loose if is_image(name)]:
-        notes.append(
-            f"{len(images_beside)} images of {root.name} in no class folder left out, first {images_beside[0]}"
-        )
+    if beside := [shown(name) for name in loose if kind.wanted(name)]:
+        notes.append(f"{len(beside)} {kind.noun} of {root.name} in no class folder left out, first {beside[0]}")
     if others:
         kinds = ", ".join(f"{count} {kind}" for kind, count in others.most_common(3))
-        notes.append(f"{others.total()} files of {root.name} that are no images by their names left out ({kinds})")
+        notes.append(f"{others.total()} files of {root.name} that are no {kind.noun} by their names left out ({kinds})")
     items = [f"{root}/{name}" for name in names]
     return Listing(what, str(root), items, names, labels, lambda row: shown(names[row]), notes=notes)
 
@@ -159,9 +174,15 @@ def _folders(names: list[str]) -> str:
 
 
 def _walk(
-    entry: os.DirEntry[str], name: str, inside: Inside, others: Counter[str], links: dict[str, str], ours: list[str]
+    entry: os.DirEntry[str],
+    name: str,
+    kind: Files,
+    inside: Inside,
+    others: Counter[str],
+    links: dict[str, str],
+    ours: list[str],
 ) -> Iterator[str]:
-    """The images below a class folder, as paths from the root with ``/`` between the parts; none of a run."""
+    """The samples below a class folder, as paths from the root with ``/`` between the parts; none of a run."""
     if entry.is_symlink():
         target = os.path.realpath(entry.path)
         if not inside.holds(target):
@@ -170,15 +191,15 @@ def _walk(
                 "Put the files themselves into the folder."
             )
         if entry.is_dir():
-            raise InputError(f"each image must be in {inside.root} once; got {name!r}, a link to another folder in it.")
+            raise InputError(f"each file must be in {inside.root} once; got {name!r}, a link to another folder in it.")
         links[target] = name
     if entry.is_dir():
         if _is_ours(entry):
             ours.append(name)
             return
         for inner in _visible(entry.path):
-            yield from _walk(inner, f"{name}/{inner.name}", inside, others, links, ours)
-    elif is_image(entry.name):
+            yield from _walk(inner, f"{name}/{inner.name}", kind, inside, others, links, ours)
+    elif kind.wanted(entry.name):
         yield name
     else:
         others[shown(os.path.splitext(entry.name)[1].lower()) or "without ending"] += 1
@@ -191,4 +212,4 @@ def _refuse_twice(links: dict[str, str], names: list[str], inside: Inside) -> No
     for target, name in links.items():
         other = os.path.relpath(target, inside.real).replace(os.sep, "/")
         if other in listed:
-            raise InputError(f"each image must be listed once; got {name!r}, a link to {other!r}. Remove one of them.")
+            raise InputError(f"each file must be listed once; got {name!r}, a link to {other!r}. Remove one of them.")

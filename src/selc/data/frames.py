@@ -7,16 +7,39 @@ from typing import Any
 
 import numpy as np
 
-from selc.data.coding import Coding, Texts, as_category, as_numbers, read_column
+from selc.data.coding import Coding, Column, Texts, as_category, as_numbers, read_column
 from selc.data.csv_table import not_numeric
 from selc.data.features import Numbers, gaps
 from selc.data.table_columns import LABELS
+from selc.data.text_column import Documents, as_documents
 from selc.errors import InputError
+
+TEXT = "text"  # what the column of a plain list of texts is called
 
 
 def is_frame(thing: Any) -> bool:
     """Whether something is a table with named columns."""
     return hasattr(thing, "columns") and hasattr(thing, "to_numpy")
+
+
+def is_texts(thing: Any) -> bool:
+    """Whether something is a sequence of texts, a text per sample: a list, an array, a column of a DataFrame."""
+    if isinstance(thing, np.ndarray) or (hasattr(thing, "to_numpy") and not is_frame(thing)):
+        values = np.asarray(thing if isinstance(thing, np.ndarray) else thing.to_numpy())
+        if values.ndim != 1 or values.dtype.kind not in "OUT":
+            return False
+        thing = values.tolist()
+    return isinstance(thing, list | tuple) and any(isinstance(value, str) for value in thing)
+
+
+def text_cells(texts: Any) -> dict[str, Documents]:
+    """A sequence of texts as a table of one column, `TEXT`; None and NaN are no text."""
+    values = texts.tolist() if hasattr(texts, "tolist") else list(texts)
+    gaps = [value for value in values if not isinstance(value, str)]
+    if strange := [value for value in gaps if _text(value)]:
+        row = next(k for k, value in enumerate(values) if value is strange[0])
+        raise InputError(f"texts must be strings, one per sample; got {type(strange[0]).__name__} in row {row}.")
+    return {TEXT: as_documents(TEXT, [_text(value) for value in values], _row)}
 
 
 def split_frame(frame: Any, label: str | None) -> tuple[Any, list[Any]]:
@@ -58,10 +81,8 @@ def frame_numbers(frame: Any, names: Sequence[Any]) -> Numbers:
     return out
 
 
-def frame_cells(
-    frame: Any, coding: Coding | None = None, columns: Sequence[Any] | None = None
-) -> dict[str, Numbers | Texts]:
-    """Columns of a DataFrame (None: all) as numbers and categories: as ``coding`` has them, else as the cells show."""
+def frame_cells(frame: Any, coding: Coding | None = None, columns: Sequence[Any] | None = None) -> dict[str, Column]:
+    """Columns of a DataFrame (None: all) as numbers, categories and texts: as ``coding`` or the cells have them."""
     names = list(frame.columns if columns is None else columns) if coding is None else list(coding.inputs)
     by_text = {str(name): name for name in frame.columns}
     if missing := [name for name in names if str(name) not in by_text]:
@@ -69,18 +90,22 @@ def frame_cells(
     if len(by_text) < len(frame.columns):
         raise InputError("a DataFrame must have columns with a name of their own each; got one name twice.")
     categories = {column.name for column in coding.categories} if coding else set()
-    cells: dict[str, Numbers | Texts] = {}
+    free = {column.name for column in coding.texts} if coding else set()
+    cells: dict[str, Column] = {}
     for name in map(str, names):
         values = np.asarray(frame[by_text[name]].to_numpy())
-        if values.dtype.kind in "biuf" and name not in categories:
-            column: Numbers | Texts = values.astype(np.float64)
+        column: Column
+        if name in free:
+            column = as_documents(name, [_text(value) for value in values.tolist()], _row)
+        elif values.dtype.kind in "biuf" and name not in categories:
+            column = values.astype(np.float64)
         elif (numbers := _numbers(values)) is not None and name not in categories:
             column = np.array(numbers, dtype=np.float64)
         else:
-            texts: Texts = np.char.strip(np.array([_text(value) for value in values.tolist()], dtype=np.str_))
             if values.dtype.kind in "mM":
-                texts = np.char.strip(values.astype(np.str_))
-            column = read_column(name, texts.tolist(), _row) if coding is None else _known(name, texts, categories)
+                values = values.astype(np.str_)
+            written = [_text(value).strip() for value in values.tolist()]
+            column = read_column(name, written, _row) if coding is None else _known(name, written, categories)
         if column.dtype.kind == "f" and np.isinf(np.asarray(column, dtype=np.float64)).any():
             raise InputError(f"numbers must be finite; got infinity in column {name!r} of the DataFrame.")
         cells[name] = column
@@ -107,7 +132,8 @@ def _text(value: Any) -> str:
     return "" if value != value else str(value)
 
 
-def _known(name: str, texts: Texts, categories: set[str]) -> Numbers | Texts:
+def _known(name: str, written: Sequence[str], categories: set[str]) -> Numbers | Texts:
+    texts: Texts = np.asarray(written, dtype=np.str_)
     if name in categories:
         return as_category(texts)
     numbers, strange = as_numbers(texts)

@@ -26,6 +26,7 @@ def hub(
     id_column: str = "",
     group_column: str = "",
     time_column: str = "",
+    text_column: tuple[str, ...] = (),
     drop: tuple[str, ...] = (),
     skip_bad: bool = False,
     size: int = 0,
@@ -49,7 +50,7 @@ def hub(
     except (OSError, ValueError) as error:
         raise InputError(f"{place} must be a folder that save_to_disk wrote; got: {error}.") from None
     how = Reading(size, resize, augment, skip_bad, workers, cache, cache_gb)
-    columns = Columns(label_column, path_column, id_column, tuple(drop), group_column, time_column)
+    columns = Columns(label_column, path_column, id_column, tuple(drop), group_column, time_column, tuple(text_column))
     return hub_bundle(loaded, columns, how)
 
 

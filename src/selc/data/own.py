@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from selc.data.base import Recipe
-from selc.data.paths import is_inside
+from selc.data.paths import is_image, is_inside, is_text
 from selc.errors import InputError
 
 ACCEPTED = (
-    "a folder with a sub-folder of images per class, a .csv, .tsv or .parquet table with a label column, an .npz file "
-    "with arrays x and y, or a folder that a Hugging Face dataset was saved to"
+    "a folder with a sub-folder of images or .txt files per class, a .csv, .tsv or .parquet table with a label column, "
+    "an .npz file with arrays x and y, or a folder that a Hugging Face dataset was saved to"
 )
 TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
 _SAVED = ("dataset_dict.json", "state.json")  # what `save_to_disk` leaves at the top of its folder
@@ -31,6 +31,8 @@ def choice_for(path: str, **options: Any) -> dict[str, Any]:
     more |= {key: str(existing(more[key], key)) for key in ("test", "val") if more.get(key)}
     if place.is_dir():
         name = "hub" if any((place / mark).is_file() for mark in _SAVED) else "folder"
+        if name == "folder" and holds_texts(place):
+            name = "texts"
         if name == "folder" and not any(inner.is_dir() for inner in place.iterdir()):
             tables = sorted(p.name for p in place.iterdir() if p.suffix.lower() in (*TABLES, ".npz"))
             hint = f" Do you mean {place / tables[0]}?" if tables else ""
@@ -44,6 +46,18 @@ def choice_for(path: str, **options: Any) -> dict[str, Any]:
     return {"name": name, "path": str(place), **more}
 
 
+def holds_texts(root: Path) -> bool:
+    """Whether the sub-folders hold .txt files and no image."""
+    found = False
+    for folder, inner, files in os.walk(root):
+        inner[:] = [name for name in inner if not name.startswith(".")]
+        there = [name for name in files if not name.startswith(".")]
+        if any(map(is_image, there)):
+            return False
+        found = found or (Path(folder) != root and any(map(is_text, there)))
+    return found
+
+
 def existing(path: str, option: str) -> Path:
     """The absolute path of what ``path`` names, or an error that names the option."""
     if not path:
@@ -55,8 +69,8 @@ def existing(path: str, option: str) -> Path:
 
 
 def check_outside(out: Path, name: str, options: Mapping[str, Any]) -> None:
-    """Refuse to write into a folder of images: what lies there is data, and the original is left as it is."""
-    for option in ("path", "test", "val") if name == "folder" else ():
+    """Refuse to write into a folder of images or texts: what lies there is data, and the original is left as it is."""
+    for option in ("path", "test", "val") if name in ("folder", "texts") else ():
         if (root := options.get(option)) and is_inside(out, root):
             raise InputError(
                 f"--out must not lie inside the data; got {out}, which is in {root}. Choose a folder outside of it, "

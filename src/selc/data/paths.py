@@ -18,6 +18,11 @@ def is_image(name: str) -> bool:
     return name.lower().endswith(IMAGES)
 
 
+def is_text(name: str) -> bool:
+    """Whether a file is a plain text by its name."""
+    return name.lower().endswith(".txt")
+
+
 def is_inside(place: Path | str, root: Path | str) -> bool:
     """Whether a path, which need not be there yet, is a folder or lies in it, by whatever links."""
     return Path(os.path.realpath(place)).is_relative_to(os.path.realpath(root))

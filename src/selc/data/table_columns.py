@@ -38,6 +38,7 @@ class Columns(NamedTuple):
     drop: tuple[str, ...] = ()
     group: str = ""  # rows with the same value belong together
     time: str = ""  # when each row was taken
+    text: tuple[str, ...] = ()  # free text, also where it does not look like it
 
 
 def listed(names: Sequence[str]) -> str:

@@ -40,6 +40,7 @@ def table(
     id_column: str = "",
     group_column: str = "",
     time_column: str = "",
+    text_column: tuple[str, ...] = (),
     drop: tuple[str, ...] = (),
     test: str = "",
     val: str = "",
@@ -51,20 +52,20 @@ def table(
     cache: str = "auto",
     cache_gb: float = 8.0,
 ) -> Bundle:
-    """Your table, CSV or Parquet: labels beside numbers and categories, paths of images, or images themselves."""
+    """Your table, CSV or Parquet: labels beside numbers, categories, texts, paths of images or images themselves."""
     how = Reading(size, resize, augment, skip_bad, workers, cache, cache_gb)
     train = open_table(existing(path, "path"))
     tests = {"test": open_table(existing(test, "test"))} if test else {}
     held = open_table(existing(val, "val")) if val else None
-    columns = Columns(label_column, path_column, id_column, tuple(drop), group_column, time_column)
+    columns = Columns(label_column, path_column, id_column, tuple(drop), group_column, time_column, tuple(text_column))
     return table_bundle(train, tests, held, columns, how)
 
 
-def open_table(path: Path) -> Table:
-    """A table by the ending of its name."""
+def open_table(path: Path, alone: bool = False) -> Table:
+    """A table by the ending of its name; ``alone``: a single column will do."""
     if path.is_dir() or path.suffix.lower() not in TABLES:
         raise InputError(f"a table must be a file with the ending {', '.join(TABLES)}; got {path}.")
-    return parquet_table(path) if path.suffix.lower() in (".parquet", ".pq") else CsvTable(path)
+    return parquet_table(path) if path.suffix.lower() in (".parquet", ".pq") else CsvTable(path, alone)
 
 
 def table_bundle(train: Table, tests: Mapping[str, Table], val: Table | None, columns: Columns, how: Reading) -> Bundle:

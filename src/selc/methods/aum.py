@@ -14,7 +14,7 @@ from selc.errors import ConfigError, TrainingError
 from selc.methods.base import METHODS, Method, Train
 from selc.methods.ce import CE
 from selc.methods.parts import epochs_of, mixed_belief
-from selc.types import Batch, Labels, Outcome, Sweep, TrainSet
+from selc.types import Batch, Labels, Outcome, StagePlan, Sweep, TrainSet
 
 RUNS = 2  # of measuring: what is a threshold sample in one is measured in the other
 
@@ -37,7 +37,6 @@ class AUM(Method):
     family = "stages"
     cost = 1.5
     parallel = True
-    epochs: int = 0  # of the run; `check` is told
 
     def __init__(self, *, measure: float = 0.5, quantile: float = 0.99) -> None:
         super().__init__()
@@ -47,8 +46,7 @@ class AUM(Method):
             raise ConfigError(f"quantile must be in (0, 1]; got {quantile}. The paper uses 0.99.")
         self.measure, self.quantile = measure, quantile
 
-    def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
-        self.epochs = epochs
+    def check(self, data: TrainSet, plan: StagePlan) -> str | None:
         rows, least = len(data) if data.rows is None else len(data.rows), RUNS * (data.num_classes + 1)
         if rows < least:
             raise ConfigError(f"aum must have {least} samples or more for threshold samples of their own; got {rows}.")
@@ -62,7 +60,7 @@ class AUM(Method):
         distance = torch.full((RUNS, len(data)), -torch.inf, device=label.device)
         for run, chosen in enumerate(mixed[: RUNS * (len(rows) // (extra + 1))].chunk(RUNS)):
             given = Labels(label.index_fill(0, chosen, extra), extra + 1)
-            epochs = max(1, epochs_of(self.measure, self.epochs))
+            epochs = max(1, epochs_of(self.measure, train.epochs))
             measured = train(Margins(), replace(data, labels=given), epochs=epochs, schedule="constant")
             distance[run] = standardised(measured.target.at(torch.zeros_like(label)), chosen, self.quantile)
         away = distance.amax(dim=0)  # above the threshold in one of the runs is enough
@@ -77,10 +75,10 @@ class Margins(Method):
     """Cross entropy that adds up margins; only `AUM.fit` sees what it hands out, a table with the mean margin."""
 
     parallel = True
-    epochs: int = 0
+    epochs: int  # of the stage
 
-    def setup(self, data: TrainSet) -> None:
-        self.data = data
+    def setup(self, data: TrainSet, plan: StagePlan) -> None:
+        self.data, self.epochs = data, plan.epochs
         self.total, self.count = data.new_store(1), data.new_store(1)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
@@ -97,10 +95,6 @@ class Margins(Method):
             mean = torch.where(count > 0, total / count.clamp_min(1), torch.inf)  # never seen: nothing against it
             table.write(index, mean.expand(-1, table.columns))
         return table
-
-    def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
-        self.epochs = epochs
-        return None
 
 
 def margin(outputs: Tensor, label: Tensor) -> Tensor:

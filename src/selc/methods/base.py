@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from selc.callbacks import Callback
 from selc.core.loss import log_softmax, soft_cross_entropy
 from selc.core.store import Store
 from selc.registry import Registry
-from selc.turning.decision import Decision
-from selc.turning.evidence import Evidence
-from selc.types import Batch, EvalSet, Outcome, Pass, Step, Sweep, TrainSet
+from selc.types import Batch, Decided, EvalSet, Outcome, StagePlan, Step, Sweep, TrainSet
 
 Net = Callable[[int], nn.Module]  # number of outputs -> a fresh network
 
@@ -27,7 +26,11 @@ class Train(Protocol):
 
     @property
     def epochs(self) -> int:
-        """The epochs of a stage."""
+        """The epochs of a stage, unless it is told otherwise."""
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of a batch."""
 
     @property
     def val(self) -> EvalSet | None:
@@ -36,8 +39,8 @@ class Train(Protocol):
     def tell(self, text: str) -> None:
         """Say what happens next."""
 
-    def decided(self, decision: Decision, evidence: Evidence | None) -> None:
-        """Note what was decided, and by what."""
+    def decided(self, decided: Decided) -> None:
+        """Note what was decided, and by what; the outcome of ``fit`` carries it, too."""
 
     def forecast(self, data: TrainSet) -> float:
         """Seconds that one training takes, by counting what it computes."""
@@ -50,7 +53,7 @@ class Train(Protocol):
         model: nn.Module | None = None,
         looks: EvalSet | None = None,
         per_epoch: int = 1,
-        stop: Callable[[int, Pass | None], bool] | None = None,
+        callbacks: Sequence[Callback] = (),
         back: float = 0.0,
         start_from: tuple[Outcome, float] | None = None,
         aside: str = "",
@@ -59,7 +62,7 @@ class Train(Protocol):
         """Train ``method`` on ``data``, in a fresh network, on with ``model``, or on from a state of an outcome.
 
         ``looks`` are shown to the network ``per_epoch`` times in an epoch and never trained on; the outcome keeps what
-        it predicted of them. ``stop(epochs done, looks so far)`` is asked after each epoch whether to stop.
+        it predicted of them. ``callbacks`` are those of this stage, such as one that ends it before its last epoch.
         ``start_from`` is an outcome and the clock to step back to; its stage must have been told how many epochs
         ``back`` that may be. ``changes`` replace settings of the run's plan for this stage: ``epochs``, ``lr``,
         ``schedule``, ... ``aside`` says what a stage is for that is no part of the result.
@@ -78,6 +81,7 @@ class Method(nn.Module):
     needs: ClassVar[str] = ""  # what must be given or estimated beside the labels: "noise rate", ...
     cost: ClassVar[float] = 1.0  # time of a training relative to CE; measured in benchmarks/methods.py
     keeps_belief: ClassVar[bool] = False  # ``belief`` reads what the method keeps and needs no sweep
+    window: int = 0  # epochs whose predictions it keeps, a table [N, C] each; those that do so have an option
     parallel: ClassVar[bool] = False  # right in several processes: each sees only its rows of a batch and of the tables
 
     def __init__(self) -> None:
@@ -87,8 +91,8 @@ class Method(nn.Module):
         """The network or networks to train, and how many outputs they have."""
         return net(num_classes)
 
-    def setup(self, data: TrainSet) -> None:
-        """Allocate per-sample state; keep a handle on what must be read later."""
+    def setup(self, data: TrainSet, plan: StagePlan) -> None:
+        """Allocate per-sample state, and keep what is needed later of the data and the plan of the stage."""
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """The loss of each sample, [B], or of the whole batch, []."""
@@ -103,7 +107,7 @@ class Method(nn.Module):
         """What a process without a row in a batch does so that the others can go on; ``outputs`` are [0, C]."""
 
     def end_epoch(self, epoch: int, sweep: Sweep) -> None:
-        """Relabel, refit, reselect."""
+        """Hook after each epoch, such as to update targets or the selection of samples."""
 
     def select(self) -> Tensor | None:
         """The rows of the next epoch; None = all."""
@@ -121,8 +125,11 @@ class Method(nn.Module):
         """The labels that the method now believes, [N, C]; by default the network's probabilities."""
         return sweep()
 
-    def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
-        """Raise before a training that cannot work; else what the user should know first, or None."""
+    def check(self, data: TrainSet, plan: StagePlan) -> str | None:
+        """Raise before a training that cannot work; else what the user should know first, or None.
+
+        It is called before ``setup``, more than once, and changes nothing.
+        """
         return None
 
     def fit(self, data: TrainSet, train: Train) -> Outcome:

@@ -11,7 +11,7 @@ from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Net, Train
 from selc.methods.judge import Rate, check_rate, known_rate
 from selc.methods.parts import Pair, epochs_of
-from selc.types import Batch, Outcome, TrainSet
+from selc.types import Batch, Outcome, StagePlan, TrainSet
 
 
 @METHODS.register("co-teaching")
@@ -32,7 +32,7 @@ class CoTeaching(Method):
     family = "two networks"
     needs = "noise rate (estimated)"
     cost = 2.0
-    epochs: int = 200  # of the run, as ``check`` hears it; until then the published number
+    epochs: int  # of the stage
 
     def __init__(self, *, forget_rate: Rate = "auto", ramp: float = 0.05) -> None:
         super().__init__()
@@ -41,9 +41,11 @@ class CoTeaching(Method):
     def build(self, net: Net, num_classes: int) -> nn.Module:
         return Pair(net(num_classes), net(num_classes))
 
-    def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
-        self.epochs = epochs
-        return never_reached(self.ramp, epochs)
+    def check(self, data: TrainSet, plan: StagePlan) -> str | None:
+        return never_reached(self.ramp, plan.epochs)
+
+    def setup(self, data: TrainSet, plan: StagePlan) -> None:
+        self.epochs = plan.epochs
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         losses = soft_cross_entropy(outputs, batch.target)  # [2, B]

@@ -14,7 +14,7 @@ from selc.core.seeding import generator
 from selc.errors import ConfigError, TrainingError
 from selc.methods.base import METHODS, Method, Train
 from selc.methods.ce import CE
-from selc.types import Outcome, TrainSet
+from selc.types import Outcome, StagePlan, TrainSet
 
 Filter = Literal[
     "prune_by_noise_rate",
@@ -51,7 +51,7 @@ class ConfidentLearning(Method):
             raise ConfigError(f"folds must be at least 2; got {folds}. cleanlab uses 5.")
         self.folds, self.filter_by = folds, filter_by
 
-    def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
+    def check(self, data: TrainSet, plan: StagePlan) -> str | None:
         if find_spec("cleanlab") is None:
             raise ConfigError(
                 "method 'confident-learning' needs the package cleanlab; got none. "

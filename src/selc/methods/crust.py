@@ -15,7 +15,7 @@ from selc.core.store import Store
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Net
 from selc.methods.parts import epochs_of
-from selc.types import Batch, Step, Sweep, TrainSet
+from selc.types import Batch, StagePlan, Step, Sweep, TrainSet
 
 LARGEST = 8192  # samples of a class that are compared with each other: 8192 x 8192 distances are 256 MB
 
@@ -42,7 +42,7 @@ class CRUST(Method):
     family = "gradient subset"
     needs = "linear head"
     cost = 1.6
-    epochs: int = 200  # of the run; `check` is told
+    epochs: int  # of the stage
 
     def __init__(
         self,
@@ -68,16 +68,13 @@ class CRUST(Method):
         self.share, self.radius, self.start = share, radius, start
         self.selection, self.groups, self.mix = selection, groups, mix
 
-    def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
-        self.epochs = epochs
-        return None
-
     def build(self, net: Net, num_classes: int) -> nn.Module:
         model = net(num_classes)
         self.head = (head_of(model, num_classes),)  # in a tuple, or it would be a part of this module too
         return model
 
-    def setup(self, data: TrainSet) -> None:
+    def setup(self, data: TrainSet, plan: StagePlan) -> None:
+        self.epochs = plan.epochs
         self.data = data
         rows = torch.arange(len(data), device=data.labels.hard.device) if data.rows is None else data.rows
         label = data.labels.hard[rows]

@@ -16,7 +16,7 @@ from selc.methods.base import METHODS, Method, Net, Train
 from selc.methods.ce import CE
 from selc.methods.held_out import check_held_out, check_leaves_rows, hold_out
 from selc.methods.parts import epochs_of, mixed_belief
-from selc.types import Batch, Outcome, Sweep, TrainSet
+from selc.types import Batch, Outcome, StagePlan, Sweep, TrainSet
 
 MOMENTUM = 0.95  # of the running average that the first penalty is taken from (the authors' constant)
 
@@ -39,7 +39,7 @@ class DAC(Method):
     family = "extra class"
     needs = "a tenth of the rows is held out"
     cost = 2.2
-    epochs: int = 200  # of the run; `check` is told
+    epochs: int  # of the stage
     judges: Tensor | None = None  # rows that are held out
     average: Tensor
     first_price: Tensor
@@ -62,11 +62,10 @@ class DAC(Method):
         self.held_out, self.warm_up, self.retrain = check_held_out(held_out), warm_up, retrain
         self.factor, self.final = factor, final
 
-    def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
-        self.epochs = epochs
-        if self.start >= epochs:
+    def check(self, data: TrainSet, plan: StagePlan) -> str | None:
+        if epochs_of(self.warm_up, plan.epochs) >= plan.epochs:
             raise ConfigError(
-                f"warm_up must end before the {epochs} epochs do; got {self.warm_up:g}. Abstaining comes after it."
+                f"warm_up must end before the {plan.epochs} epochs do; got {self.warm_up:g}. Abstaining comes after it."
             )
         if self.judges is None:
             check_leaves_rows(data, self.held_out)
@@ -75,8 +74,8 @@ class DAC(Method):
     def build(self, net: Net, num_classes: int) -> nn.Module:
         return net(num_classes + 1)
 
-    def setup(self, data: TrainSet) -> None:
-        self.given = data.labels
+    def setup(self, data: TrainSet, plan: StagePlan) -> None:
+        self.given, self.epochs = data.labels, plan.epochs
         self.abstained = data.new_store(2)  # a at the best epoch, and whether abstaining was likeliest
         self.register_buffer("average", torch.tensor(torch.nan))
         self.register_buffer("first_price", torch.tensor(torch.nan))

@@ -12,7 +12,7 @@ from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Train
 from selc.methods.held_out import BestEpoch, check_held_out, check_leaves_rows, hold_out
 from selc.methods.parts import epochs_of
-from selc.types import Batch, Outcome, TrainSet
+from selc.types import Batch, Outcome, StagePlan, TrainSet
 
 RIDGE = 1e-3  # keeps the determinant off zero, where its logarithm is not finite; the authors add as much to |det M|
 ENOUGH = 5  # samples of each class in a batch, on average: it then lacks a given class once in e^5 batches
@@ -37,7 +37,6 @@ class DMI(Method):
     family = "stages"
     needs = "batches with every class; a fifth of the rows is held out"
     cost = 2.0
-    epochs = 0  # of the run; known when it was checked
 
     def __init__(self, *, held_out: float = 0.2, tuning: float = 100 / 120, lr: float = 1e-6) -> None:
         super().__init__()
@@ -56,10 +55,9 @@ class DMI(Method):
         log_det: Tensor = torch.linalg.slogdet(shares + RIDGE * eye).logabsdet
         return -(means.sum() + log_det).float().to(outputs.device)
 
-    def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
-        self.epochs = epochs
+    def check(self, data: TrainSet, plan: StagePlan) -> str | None:
         label = data.labels.hard if data.rows is None else data.labels.hard[data.rows]
-        classes, together = len(label.unique()), min(batch_size, len(label))
+        classes, together = len(label.unique()), min(plan.batch_size, len(label))
         if together < classes:
             raise ConfigError(
                 f"a batch must hold every class for dmi; got batches of {together} for {classes} classes. "
@@ -74,7 +72,7 @@ class DMI(Method):
         return None
 
     def fit(self, data: TrainSet, train: Train) -> Outcome:
-        tuning = max(1, epochs_of(self.tuning, self.epochs))
+        tuning = max(1, epochs_of(self.tuning, train.epochs))
         judges, data = hold_out(data, self.held_out, "dmi", train.seed)
         plain = BestEpoch(judges, by="accuracy")
         train(plain, data)

@@ -10,7 +10,7 @@ from selc.core.loss import check_alpha, soft_cross_entropy
 from selc.core.store import Store
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method
-from selc.types import Batch, Sweep, TrainSet
+from selc.types import Batch, StagePlan, Sweep, TrainSet
 
 EDGE = 1e-4  # keeps <t, q> below one, so that the logarithm stays finite (the authors' constant)
 
@@ -37,7 +37,7 @@ class ELR(Method):
             raise ConfigError(f"lambda_ must be at least 0; got {lambda_}. It is the weight of the regulariser.")
         self.beta, self.lambda_ = check_alpha(beta, "beta"), lambda_
 
-    def setup(self, data: TrainSet) -> None:
+    def setup(self, data: TrainSet, plan: StagePlan) -> None:
         self.store = data.new_store(labels=True)  # t scaled to sum to one; before the first update the given label
         self.updates = data.new_store(1)  # how many there were: t sums to 1 - beta^updates
 

@@ -12,7 +12,7 @@ from selc.core.store import Store
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Train
 from selc.methods.held_out import BestEpoch, check_held_out, check_leaves_rows, hold_out
-from selc.types import Batch, Outcome, TrainSet
+from selc.types import Batch, Outcome, StagePlan, TrainSet
 
 Matrix = tuple[tuple[float, ...], ...]
 FLOOR = 1e-12  # least entry of the matrix: the logarithm stays finite where a label can never be given
@@ -60,7 +60,7 @@ class Forward(Method):
             raise ConfigError(f"init must be 'scratch' or 'from-ce'; got {init!r}.")
         self.matrix, self.held_out, self.outliers, self.init = matrix, check_held_out(held_out), outliers, init
 
-    def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
+    def check(self, data: TrainSet, plan: StagePlan) -> str | None:
         if self._needs_ce():
             check_leaves_rows(data, self.held_out)
         if not isinstance(self.matrix, str) and len(self.matrix) != data.num_classes:
@@ -70,7 +70,7 @@ class Forward(Method):
             )
         return None
 
-    def setup(self, data: TrainSet) -> None:
+    def setup(self, data: TrainSet, plan: StagePlan) -> None:
         known = torch.eye(data.num_classes) if isinstance(self.matrix, str) else torch.tensor(self.matrix)
         self.register_buffer("transition", known.float().clamp_min(FLOOR))
 

@@ -13,7 +13,7 @@ from selc.core.seeding import generator
 from selc.core.store import Store
 from selc.errors import ConfigError
 from selc.methods.base import Method, Net
-from selc.types import Labels, Sweep, TrainSet
+from selc.types import Labels, StagePlan, Sweep, TrainSet
 
 
 class BestEpoch(Method):
@@ -36,7 +36,7 @@ class BestEpoch(Method):
         self.__dict__["model"] = model  # not registered: it is no part of the method
         return model
 
-    def setup(self, data: TrainSet) -> None:
+    def setup(self, data: TrainSet, plan: StagePlan) -> None:
         self.given = data.labels
         self.predicted = data.new_store()
         self.register_buffer("score", torch.tensor(-torch.inf))

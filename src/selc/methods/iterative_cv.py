@@ -17,7 +17,7 @@ from selc.methods.base import METHODS, Method, Net, Train
 from selc.methods.ce import CE
 from selc.methods.co_teaching import check_ramp, exchanged, kept_share, mean_of_two, never_reached
 from selc.methods.parts import Pair, epochs_of, given_for
-from selc.types import Batch, Outcome, Sweep, TrainSet
+from selc.types import Batch, Outcome, StagePlan, Sweep, TrainSet
 
 JOIN, JOIN_LATE = 0.2, 0.4  # shares of the epochs after which candidates join: 40 and 80 of the authors' 200
 MUCH = 0.6  # noise rate from which on they join late
@@ -43,9 +43,9 @@ class IterativeCV(Method):
     family = "selection"
     needs = "two networks"
     cost = 3.2
-    epochs: int = 200  # of the run, as ``check`` hears it; until then the published number
+    epochs: int  # of the stage
     rate: float = 0.0  # of wrong labels, as the first half shows it
-    seed: int = 0  # of the run, as ``fit`` hears it
+    seed: int  # of the run
     candidates: Tensor | None = None  # rows that are neither selected nor removed
     coming: Tensor
 
@@ -63,15 +63,14 @@ class IterativeCV(Method):
     def build(self, net: Net, num_classes: int) -> nn.Module:
         return Pair(net(num_classes), net(num_classes))
 
-    def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
-        self.epochs = epochs
+    def check(self, data: TrainSet, plan: StagePlan) -> str | None:
         rows = len(data) if data.rows is None else len(data.rows)
         if rows < 4 and self.candidates is None:
             raise ConfigError(f"iterative-cv needs at least 4 samples to train on halves; got {rows}.")
-        return never_reached(self.ramp, epochs)
+        return never_reached(self.ramp, plan.epochs)
 
-    def setup(self, data: TrainSet) -> None:
-        self.data = data
+    def setup(self, data: TrainSet, plan: StagePlan) -> None:
+        self.data, self.epochs, self.seed = data, plan.epochs, plan.seed
         here = data.labels.hard.device
         self.selected = torch.zeros(len(data), dtype=torch.bool, device=here)
         self.selected[slice(None) if data.rows is None else data.rows] = True
@@ -103,7 +102,6 @@ class IterativeCV(Method):
         return given_for(self.data, self.data.rows, sweep())
 
     def fit(self, data: TrainSet, train: Train) -> Outcome:
-        epochs = self.epochs
         everything = torch.arange(len(data)) if data.rows is None else data.rows.cpu()
         chosen, left = everything[:0], everything
         rate = None
@@ -115,7 +113,7 @@ class IterativeCV(Method):
             found, gone = [], []
             for ours, theirs in (halves, halves[::-1]):
                 rows = torch.cat([chosen, ours]).sort().values.to(data.labels.hard.device)
-                length = max(1, epochs_of(self.cv_epochs, epochs))
+                length = max(1, epochs_of(self.cv_epochs, train.epochs))
                 judge = train(CE(), replace(data, rows=rows), epochs=length, schedule="cosine")
                 right, losses = judged(judge, data, theirs)
                 if rate is None:
@@ -128,7 +126,7 @@ class IterativeCV(Method):
         last = IterativeCV(
             iterations=self.iterations, cv_epochs=self.cv_epochs, ramp=self.ramp, symmetric=self.symmetric
         )
-        last.rate, last.seed = rate or 0.0, train.seed
+        last.rate = rate or 0.0
         if len(chosen) < 2:  # the halves agreed on nothing: all that is left is Co-teaching on everything
             return train(last, data)
         here = data.labels.hard.device

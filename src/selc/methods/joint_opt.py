@@ -15,7 +15,7 @@ from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Train
 from selc.methods.ce import CE
 from selc.methods.parts import History, epochs_of
-from selc.types import Batch, Outcome, Sweep, TrainSet
+from selc.types import Batch, Outcome, StagePlan, Sweep, TrainSet
 
 
 @METHODS.register("joint-opt")
@@ -36,7 +36,7 @@ class JointOpt(Method):
     needs = "class prior (uniform, or that of the given labels)"
     cost = 1.7
     keeps_belief = True
-    epochs: int = 0  # of the run; `check` is told
+    epochs: int  # of the stage
     prior_now: Tensor
 
     def __init__(
@@ -63,7 +63,8 @@ class JointOpt(Method):
         self.alpha, self.beta, self.begin, self.window = alpha, beta, begin, window
         self.second, self.prior = second, prior
 
-    def setup(self, data: TrainSet) -> None:
+    def setup(self, data: TrainSet, plan: StagePlan) -> None:
+        self.epochs = plan.epochs
         self.history = History(data, self.window)
         self.labels = data.new_store(labels=True)
         share = torch.ones(data.num_classes)
@@ -91,15 +92,14 @@ class JointOpt(Method):
     def belief(self, sweep: Sweep) -> Store:
         return self.labels
 
-    def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
-        self.epochs = epochs
-        begin = epochs_of(self.begin, epochs)
-        if begin <= epochs:
+    def check(self, data: TrainSet, plan: StagePlan) -> str | None:
+        begin = epochs_of(self.begin, plan.epochs)
+        if begin <= plan.epochs:
             return None
-        return f"no label can change: they move from epoch {begin} on, and there are {epochs}. Begin earlier."
+        return f"no label can change: they move from epoch {begin} on, and there are {plan.epochs}. Begin earlier."
 
     def fit(self, data: TrainSet, train: Train) -> Outcome:
         first = train(self, data, schedule="constant")
-        epochs = max(1, epochs_of(self.second, self.epochs))
+        epochs = max(1, epochs_of(self.second, train.epochs))
         second = train(CE(), data.relabel(first.target), epochs=epochs)
         return replace(second, target=first.target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from selc.analysis.labels import judgements
 from selc.analysis.noise import explain
+from selc.callbacks import Callback, EpochRecord
 from selc.errors import ConfigError
 from selc.methods.base import Train
 from selc.methods.ce import CE
@@ -81,21 +83,34 @@ def judge(data: TrainSet, train: Train) -> Judged:
 
 
 def _watched(data: TrainSet, train: Train, looks: EvalSet, rows: Tensor | None, often: int) -> Judged:
-    """One CE training with looks, until the start is so long ago that going back farther would cost too much."""
-    back = math.ceil(PATIENCE * train.epochs)
+    """One CE training with looks, until it is time to switch."""
 
-    def so_far(passes: Pass) -> tuple[Evidence, Decision]:
-        evidence = Evidence(looks.labels.cpu(), *_fields(passes), data.num_classes, 1, rows, often)
-        return evidence, decide(evidence, train.epochs, earliest=evidence.looks / often - back)
+    def evidence_of(passes: Pass) -> Evidence:
+        return Evidence(looks.labels.cpu(), *_fields(passes), data.num_classes, 1, rows, often)
 
-    def long_ago(done: int, passes: Pass | None) -> bool:
-        assert passes is not None
-        start = so_far(passes)[1].start
-        return start is not None and done - start >= back
-
-    watched = train(CE(), data, looks=looks, per_epoch=often, stop=long_ago, back=back)
+    switch = Switch(evidence_of, train.epochs)
+    watched = train(CE(), data, looks=looks, per_epoch=often, callbacks=[switch], back=switch.back)
     assert watched.looks is not None
-    return Judged(*so_far(watched.looks), data, watched, looks)
+    evidence = evidence_of(watched.looks)
+    return Judged(evidence, switch.decision(evidence), data, watched, looks)
+
+
+class Switch(Callback):
+    """Ends a CE training once the start of SELC is so long ago that going back farther would cost too much."""
+
+    def __init__(self, evidence_of: Callable[[Pass], Evidence], epochs: int) -> None:
+        self.evidence_of, self.epochs = evidence_of, epochs
+        self.back = math.ceil(PATIENCE * epochs)  # epochs that can be stepped back
+
+    def decision(self, evidence: Evidence) -> Decision:
+        """What the looks so far say, but for a start that is too long ago."""
+        done = evidence.looks / evidence.looks_per_epoch
+        return decide(evidence, self.epochs, earliest=done - self.back)
+
+    def on_epoch_end(self, record: EpochRecord) -> bool:
+        assert record.looks is not None
+        start = self.decision(self.evidence_of(record.looks)).start
+        return start is not None and record.done - start >= self.back
 
 
 def _evidence(data: TrainSet, shown: list[tuple[Tensor, Pass]], often: int) -> Evidence:

@@ -10,7 +10,7 @@ from selc.core.store import Store, block_rows
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, detached_probs
 from selc.methods.parts import History, epochs_of, labels_belief
-from selc.types import Batch, Sweep, TrainSet
+from selc.types import Batch, StagePlan, Sweep, TrainSet
 
 SPILL = 1e-4  # weight of every other class in the retroactive term (the authors' constant)
 
@@ -34,7 +34,7 @@ class LRT(Method):
     cost = 1.1
     parallel = True
     keeps_belief = True
-    epochs: int = 0  # of the run; `check` is told
+    epochs: int  # of the stage
 
     def __init__(
         self,
@@ -60,8 +60,8 @@ class LRT(Method):
         self.update, self.delta, self.last, self.window = update, delta, last, window
         self.retro, self.start, self.interval = retro, start, interval
 
-    def setup(self, data: TrainSet) -> None:
-        self.data, self.num_classes = data, data.num_classes
+    def setup(self, data: TrainSet, plan: StagePlan) -> None:
+        self.data, self.num_classes, self.epochs = data, data.num_classes, plan.epochs
         self.history = History(data, self.window)
         self.labels, self.earlier = (data.new_store(1, dtype=torch.int64) for _ in range(2))
         for index, rows in data.blocks():
@@ -98,12 +98,13 @@ class LRT(Method):
     def belief(self, sweep: Sweep) -> Store:
         return labels_belief(self.labels, self.data)
 
-    def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
-        self.epochs = epochs
-        update = epochs_of(self.update, epochs)
-        if update < epochs:
+    def check(self, data: TrainSet, plan: StagePlan) -> str | None:
+        update = epochs_of(self.update, plan.epochs)
+        if update < plan.epochs:
             return None
-        return f"no label can change: they are tested from epoch {update} on, and there are {epochs}. Update earlier."
+        return (
+            f"no label can change: they are tested from epoch {update} on, and there are {plan.epochs}. Update earlier."
+        )
 
     def _target(self, labels: Store, batch: Batch) -> Tensor:
         """The labels of the batch as rows; one that is still the given label stays soft if it was given so."""

@@ -15,7 +15,7 @@ from selc.core.store import Store
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method
 from selc.methods.parts import epochs_of, mixup, partners
-from selc.types import Batch, Step, Sweep, TrainSet
+from selc.types import Batch, StagePlan, Step, Sweep, TrainSet
 
 CUT = 0.05  # share of the losses at either end that the mixture does not see
 BINS = 100  # of the table of posteriors
@@ -45,7 +45,7 @@ class MCorrection(Method):
     family = "relabelling"
     cost = 1.5
     keeps_belief = True
-    epochs = 0  # of the run; known when it was checked
+    epochs: int  # of the stage
     table: Tensor
     ends: Tensor
 
@@ -66,17 +66,18 @@ class MCorrection(Method):
             raise ConfigError(f"concentration must be a number from 0; got {concentration}. The authors use 32.")
         self.variant, self.start, self.concentration, self.prior = variant, start, concentration, prior
 
-    def setup(self, data: TrainSet) -> None:
+    def setup(self, data: TrainSet, plan: StagePlan) -> None:
         self.given, self.rows, self.held = data.labels, data.rows, data.held
+        self.epochs = plan.epochs
         self.store = data.new_store(labels=True)
         self.register_buffer("table", torch.zeros(BINS))  # P(wrong) of a loss; before the first fit nothing is wrong
         self.register_buffer("ends", torch.tensor([0.0, 1.0]))  # losses that count as 0 and 1
 
-    def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
-        self.epochs = epochs
-        if self._first() < epochs:
+    def check(self, data: TrainSet, plan: StagePlan) -> str | None:
+        first = epochs_of(self.start, plan.epochs)
+        if first < plan.epochs:
             return None
-        return f"no label can change: correction starts after {self._first()} epochs, and there are {epochs}."
+        return f"no label can change: correction starts after {first} epochs, and there are {plan.epochs}."
 
     def step(self, model: nn.Module, batch: Batch) -> Step:
         if batch.clock < self._first():

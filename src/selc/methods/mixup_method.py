@@ -10,7 +10,7 @@ from selc.core.loss import soft_cross_entropy
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method
 from selc.methods.parts import mixup
-from selc.types import Batch, Step, TrainSet
+from selc.types import Batch, StagePlan, Step, TrainSet
 
 
 @METHODS.register("mixup")
@@ -38,7 +38,7 @@ class Mixup(Method):
         x, target = mixup(batch, self.concentration)
         return Step(soft_cross_entropy(model(x), target), None)
 
-    def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
-        if batch_size > 1:
+    def check(self, data: TrainSet, plan: StagePlan) -> str | None:
+        if plan.batch_size > 1:
             return None
         return "nothing can be mixed: mixup takes its partners from the batch, and batch_size is 1. Raise it."

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from selc.core.seeding import generator
 from selc.errors import ConfigError
-from selc.methods.base import METHODS, Method, Net, Train
-from selc.types import Batch, Outcome, Step, Sweep, TrainSet
+from selc.methods.base import METHODS, Method, Net
+from selc.types import Batch, StagePlan, Step, Sweep, TrainSet
 
 Sigma = float | Literal["auto"]
 PENALTY = 1e-5  # accuracy that one more channel must bring (the authors' constant)
@@ -38,7 +38,6 @@ class Nested(Method):
     family = "compression"
     needs = "features and head"
     cost = 1.4
-    seed: int = 0  # of the run, as ``fit`` hears it
 
     def __init__(self, *, sigma: Sigma = "auto", held_out: float = 0.1) -> None:
         super().__init__()
@@ -47,12 +46,12 @@ class Nested(Method):
     def build(self, net: Net, num_classes: int) -> nn.Module:
         return NestedNet(net(num_classes))
 
-    def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
+    def check(self, data: TrainSet, plan: StagePlan) -> str | None:
         check_rows(data, self.held_out)
         return None
 
-    def setup(self, data: TrainSet) -> None:
-        self.trained, self.judges = parted(data, self.held_out, self.seed)
+    def setup(self, data: TrainSet, plan: StagePlan) -> None:
+        self.trained, self.judges = parted(data, self.held_out, plan.seed)
 
     def select(self) -> Tensor:
         return self.trained
@@ -64,10 +63,6 @@ class Nested(Method):
 
     def end_epoch(self, epoch: int, sweep: Sweep) -> None:
         choose_width(self.nets, sweep, self.judges)
-
-    def fit(self, data: TrainSet, train: Train) -> Outcome:
-        self.seed = train.seed
-        return train(self, data)
 
 
 class NestedNet(nn.Module):

@@ -24,7 +24,7 @@ from selc.methods.nested import (
     parted,
 )
 from selc.methods.parts import Pair, epochs_of
-from selc.types import Batch, Outcome, Step, Sweep, TrainSet
+from selc.types import Batch, Outcome, StagePlan, Step, Sweep, TrainSet
 
 
 @METHODS.register("nested-co-teaching")
@@ -45,8 +45,6 @@ class NestedCoTeaching(Method):
     family = "two networks"
     needs = "features and head, noise rate (estimated)"
     cost = 3.7
-    epochs: int = 350  # of the run, as ``check`` hears it; until then the published number
-    seed: int = 0  # of the run, as ``fit`` hears it
 
     def __init__(
         self,
@@ -68,13 +66,12 @@ class NestedCoTeaching(Method):
     def build(self, net: Net, num_classes: int) -> nn.Module:
         return Pair(NestedNet(net(num_classes)), NestedNet(net(num_classes)))
 
-    def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
-        self.epochs = epochs
+    def check(self, data: TrainSet, plan: StagePlan) -> str | None:
         check_rows(data, self.held_out)
         return None
 
-    def setup(self, data: TrainSet) -> None:
-        self.trained, self.judges = parted(data, self.held_out, self.seed)
+    def setup(self, data: TrainSet, plan: StagePlan) -> None:
+        self.trained, self.judges = parted(data, self.held_out, plan.seed)
 
     def select(self) -> Tensor:
         return self.trained
@@ -106,7 +103,7 @@ class NestedCoTeaching(Method):
         return log_softmax(outputs.float().mean(dim=0))
 
     def fit(self, data: TrainSet, train: Train) -> Outcome:
-        epochs = max(1, epochs_of(self.tune, self.epochs))
+        epochs = max(1, epochs_of(self.tune, train.epochs))
         rate = known_rate(self.forget_rate, data, train)
         first, second = (Nested(sigma=self.sigma, held_out=self.held_out).fit(data, train) for _ in range(2))
         model = Pair(first.model, second.model)
@@ -114,7 +111,6 @@ class NestedCoTeaching(Method):
         for parameter in frozen:
             parameter.requires_grad_(False)
         tuned = NestedCoTeaching(forget_rate=rate, sigma=self.sigma, held_out=self.held_out, tune=self.tune, lr=self.lr)
-        tuned.seed = train.seed
         rates = {"lr": self.lr * first.history[0]["lr"], "milestones": [max(1, epochs // 2)], "gamma": 0.1}
         outcome = train(tuned, data, model=model, epochs=epochs, schedule="step", **rates)
         for parameter in frozen:

@@ -14,7 +14,7 @@ from selc.core.store import Store
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Train, detached_probs
 from selc.methods.parts import History, epochs_of
-from selc.types import Batch, Labels, Outcome, Sweep, TrainSet
+from selc.types import Batch, Labels, Outcome, StagePlan, Sweep, TrainSet
 
 Stage = Literal["NL", "SelNL", "SelPL", "pseudo-1", "pseudo-2"]
 FIRST: tuple[Stage, ...] = ("NL", "SelNL", "SelPL")  # of one network
@@ -41,7 +41,6 @@ class NLNL(Method):
     family = "stages"
     cost = 5.0
     keeps_belief = True
-    epochs: int = 0  # of the run; `check` is told
     stage: Stage = "NL"
     earlier: Labels | None = None  # q at the end of the stage before
     class_weights: Tensor
@@ -63,7 +62,7 @@ class NLNL(Method):
             raise ConfigError(f"window must be at least 1 and pseudo more than 0; got {window} and {pseudo}.")
         self.negatives, self.cut, self.window, self.pseudo = negatives, cut, window, pseudo
 
-    def setup(self, data: TrainSet) -> None:
+    def setup(self, data: TrainSet, plan: StagePlan) -> None:
         self.data, self.given = data, data.labels
         self.history = History(data, self.window)
         rows = data.rows
@@ -95,8 +94,7 @@ class NLNL(Method):
             q.write(index, handed_out(self.history.mean(index), given))
         return q
 
-    def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
-        self.epochs = epochs
+    def check(self, data: TrainSet, plan: StagePlan) -> str | None:
         if self.stage in ("SelPL", "pseudo-1") and len(self._learnable(data)) == 0:
             raise ConfigError(
                 f"some labels must reach a mean probability of {self.cut} (cut) before {self.stage}; got none. Train "
@@ -109,7 +107,7 @@ class NLNL(Method):
         for stage in FIRST:
             outcome = train(self._at(stage, earlier), data, model=model, schedule="constant")
             model, earlier = outcome.model, Labels(outcome.target, data.num_classes)
-        epochs = max(1, epochs_of(self.pseudo, self.epochs))
+        epochs = max(1, epochs_of(self.pseudo, train.epochs))
         first = train(self._at("pseudo-1", earlier), data, epochs=epochs)
         second = train(self._at("pseudo-2", None), data.relabel(first.target), epochs=epochs)
         return replace(second, target=first.target)

@@ -23,6 +23,15 @@ def find(name: str) -> type[Method]:
                 f"the options of method {name} must be keyword-only; got {option.name!r}. Put a star before them: "
                 f"def __init__(self, *, {option.name}=...)."
             )
+    for verb in ("setup", "check"):
+        asked = inspect.signature(getattr(thing, verb))
+        try:
+            asked.bind("the method", "the data", "the plan")
+        except TypeError:
+            raise ConfigError(
+                f"{verb} of method {name} must take the data and the plan of a stage; got {verb}{asked}. "
+                f"Write it as def {verb}(self, data, plan): plan has epochs, batch_size and seed."
+            ) from None
     kind: type[Method] = thing
     return kind
 

@@ -13,7 +13,7 @@ from selc.core.store import Store
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Train
 from selc.methods.parts import epochs_of
-from selc.types import Batch, Outcome, Sweep, TrainSet
+from selc.types import Batch, Outcome, StagePlan, Sweep, TrainSet
 
 BATCH = 128  # the authors' batch: their label step holds 1 / batch, so lambda belongs to that size
 STEPS = 130  # epochs in which labels are learnt in the paper; there lambda is 600 for ten classes
@@ -41,7 +41,7 @@ class PENCIL(Method):
     cost = 1.1
     parallel = True
     keeps_belief = True
-    epochs: int = 200  # of the run; `check` is told
+    epochs: int  # of the stage
 
     def __init__(
         self,
@@ -65,30 +65,29 @@ class PENCIL(Method):
         self.start, self.freeze, self.alpha, self.beta = start, freeze, alpha, beta
         self.lambda_, self.scale, self.last_lr = lambda_, scale, last_lr
 
-    def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
-        self.epochs = epochs
-        first, frozen = self.stages
+    def check(self, data: TrainSet, plan: StagePlan) -> str | None:
+        first, frozen = self.stages(plan.epochs)
         if first >= frozen:
             raise ConfigError(
-                f"start must come before freeze, and freeze within the {epochs} epochs; got {self.start:g} and "
+                f"start must come before freeze, and freeze within the {plan.epochs} epochs; got {self.start:g} and "
                 f"{self.freeze:g}, which are epochs {first} and {frozen}. Labels are learnt in between."
             )
         return None
 
-    def setup(self, data: TrainSet) -> None:
-        self.data = data
+    def setup(self, data: TrainSet, plan: StagePlan) -> None:
+        self.data, self.epochs = data, plan.epochs
         self.logits = data.new_store(data.num_classes)
         for index, rows in data.blocks():
             self.logits.write(index, self.scale * rows)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        if int(batch.clock) < self.stages[0]:
+        if int(batch.clock) < self.stages(self.epochs)[0]:
             return soft_cross_entropy(outputs, batch.target)
         u = self.logits.read(batch.index)
         log_p = self.log_probs(outputs)
         with torch.no_grad():  # dL/du in closed form: it does not pass through the network
             d, p = u.softmax(dim=1), log_p.exp()
-            alpha, step = self.constants(outputs.shape[1])
+            alpha, step = self.constants(outputs.shape[1], self.epochs)
             self.logits.write(batch.index, u - step * ((d - p) / outputs.shape[1] + alpha * (d - batch.target)))
         entropy = -(log_p.exp() * log_p).sum(dim=1)
         return divergence(log_p, u.log_softmax(dim=1)) + self.beta * entropy / outputs.shape[1]
@@ -100,8 +99,9 @@ class PENCIL(Method):
         return result
 
     def fit(self, data: TrainSet, train: Train) -> Outcome:
-        (first, frozen), left = self.stages, self.epochs - self.stages[1]
-        alpha, step = self.constants(data.num_classes)
+        first, frozen = self.stages(train.epochs)
+        left = train.epochs - frozen
+        alpha, step = self.constants(data.num_classes, train.epochs)
         learner = PENCIL(
             start=first, freeze=frozen, alpha=alpha, beta=self.beta, lambda_=step * BATCH, scale=self.scale
         )
@@ -114,18 +114,17 @@ class PENCIL(Method):
         labels = data.relabel(learnt.target)
         return replace(train(FixedLabels(), labels, model=learnt.model, epochs=left, **rates), target=learnt.target)
 
-    @property
-    def stages(self) -> tuple[int, int]:
+    def stages(self, epochs: int) -> tuple[int, int]:
         """The epochs from which labels are learnt, and from which they are fixed."""
-        first = epochs_of(self.start, self.epochs)
-        return first, min(max(epochs_of(self.freeze, self.epochs), 1), self.epochs)
+        first = epochs_of(self.start, epochs)
+        return first, min(max(epochs_of(self.freeze, epochs), 1), epochs)
 
-    def constants(self, num_classes: int) -> tuple[float, float]:
+    def constants(self, num_classes: int, epochs: int) -> tuple[float, float]:
         """alpha, and the step of a label for the gradient of its own loss."""
         alpha = 0.5 / num_classes if isinstance(self.alpha, str) else self.alpha
         if not isinstance(self.lambda_, str):
             return alpha, self.lambda_ / BATCH
-        first, frozen = self.stages
+        first, frozen = self.stages(epochs)
         published = 600 * (num_classes / 10) / BATCH * STEPS / max(frozen - first, 1)
         return alpha, min(published, 4 / (1 / num_classes + alpha))  # beyond, gradient descent overshoots for ever
 

@@ -12,7 +12,7 @@ from selc.core.world import current
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, detached_probs
 from selc.methods.parts import History, epochs_of
-from selc.types import Batch, Sweep, TrainSet
+from selc.types import Batch, StagePlan, Sweep, TrainSet
 
 
 @METHODS.register("plc")
@@ -30,7 +30,7 @@ class PLC(Method):
     cost = 1.1
     parallel = True
     keeps_belief = True
-    epochs: int = 180  # of the run; `check` is told
+    epochs: int  # of the stage
     theta_now: Tensor
 
     def __init__(
@@ -51,11 +51,8 @@ class PLC(Method):
         self.warm_up, self.theta, self.growth, self.limit = warm_up, theta, growth, limit
         self.quiet, self.window = quiet, window
 
-    def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
-        self.epochs = epochs
-        return None
-
-    def setup(self, data: TrainSet) -> None:
+    def setup(self, data: TrainSet, plan: StagePlan) -> None:
+        self.epochs = plan.epochs
         self.history = History(data, self.window)
         self.labels = data.new_store()  # one-hot rows
         for index, rows in data.blocks():

@@ -16,7 +16,7 @@ from selc.methods.base import METHODS, Method, Train
 from selc.methods.ce import CE
 from selc.methods.judge import Judged, judge
 from selc.methods.parts import given_for
-from selc.types import Outcome, Sweep, TrainSet
+from selc.types import Outcome, StagePlan, Sweep, TrainSet
 
 Rates = float | tuple[float, ...] | Literal["auto"]
 
@@ -53,7 +53,7 @@ class RSL(Method):
             )
         self.noise_rate, self.beta, self.balance = noise_rate, beta, balance
 
-    def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
+    def check(self, data: TrainSet, plan: StagePlan) -> str | None:
         if isinstance(self.noise_rate, tuple | list) and len(self.noise_rate) != data.num_classes:
             raise ConfigError(
                 f"noise_rate must be one number, or one for each of the {data.num_classes} classes; "
@@ -61,7 +61,7 @@ class RSL(Method):
             )
         return None
 
-    def setup(self, data: TrainSet) -> None:
+    def setup(self, data: TrainSet, plan: StagePlan) -> None:
         self.data = data
 
     def belief(self, sweep: Sweep) -> Store:

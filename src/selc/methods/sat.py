@@ -9,7 +9,7 @@ from selc.core.store import Store
 from selc.core.world import current
 from selc.methods.base import METHODS, Method, detached_probs
 from selc.methods.parts import cannot_flip, epochs_of
-from selc.types import Batch, Sweep, TrainSet
+from selc.types import Batch, StagePlan, Sweep, TrainSet
 
 
 @METHODS.register("sat")
@@ -26,31 +26,31 @@ class SAT(Method):
     cost = 1.0
     parallel = True
     keeps_belief = True
-    epochs: int = 200  # of the run; `check` is told
+    first: float  # epochs of cross entropy, in this stage
 
     def __init__(self, *, start: float = 0.3, alpha: float = 0.9) -> None:
         super().__init__()
         self.start, self.alpha = check_start(start), check_alpha(alpha)
 
-    def setup(self, data: TrainSet) -> None:
+    def setup(self, data: TrainSet, plan: StagePlan) -> None:
         self.store = data.new_store(labels=True)
+        self.first = self._start(plan.epochs)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        if batch.clock < self._start():
+        if batch.clock < self.first:
             return soft_cross_entropy(outputs, batch.target)
         target = self.store.ema(batch.index, detached_probs(self, outputs), self.alpha)
         return confidence_weights(target, current()) * soft_cross_entropy(outputs, target)
 
     def idle(self, outputs: Tensor, clock: float) -> None:
-        if clock >= self._start():
+        if clock >= self.first:
             confidence_weights(outputs, current())
 
-    def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
-        self.epochs = epochs
-        return cannot_flip(epochs - self._start(), self.alpha)
+    def check(self, data: TrainSet, plan: StagePlan) -> str | None:
+        return cannot_flip(plan.epochs - self._start(plan.epochs), self.alpha)
 
     def belief(self, sweep: Sweep) -> Store:
         return self.store
 
-    def _start(self) -> float:
-        return self.start if self.start >= 1 else epochs_of(self.start, self.epochs)
+    def _start(self, epochs: int) -> float:
+        return self.start if self.start >= 1 else epochs_of(self.start, epochs)

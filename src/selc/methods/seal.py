@@ -9,7 +9,7 @@ from selc.core.store import Store
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Train
 from selc.methods.parts import normalised
-from selc.types import Outcome, Sweep, TrainSet
+from selc.types import Outcome, StagePlan, Sweep, TrainSet
 
 
 @METHODS.register("seal")
@@ -39,7 +39,7 @@ class SEAL(Method):
             raise ConfigError(f"init must be 'fresh' or 'previous'; got {init!r}.")
         self.iterations, self.init = iterations, init
 
-    def setup(self, data: TrainSet) -> None:
+    def setup(self, data: TrainSet, plan: StagePlan) -> None:
         self.given = data.labels
         self.mean = data.new_store()
 

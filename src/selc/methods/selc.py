@@ -7,6 +7,7 @@ from typing import Literal
 
 from torch import Tensor
 
+from selc.callbacks import Callback, EpochRecord
 from selc.core.loss import (
     Option,
     check_alpha,
@@ -25,7 +26,8 @@ from selc.methods.judge import Judged, judge
 from selc.methods.parts import cannot_flip, normalised
 from selc.turning.decision import worse
 from selc.turning.paper import Metric, turning_point
-from selc.types import Batch, Outcome, Sweep, TrainSet
+from selc.turning.point import TurningPoint
+from selc.types import Batch, Outcome, StagePlan, Sweep, TrainSet
 
 
 @METHODS.register("selc")
@@ -69,7 +71,7 @@ class SELC(Method):
         self.option, self.weighted = check_option(option), weighted
         self.metric, self.margin = metric, margin
 
-    def setup(self, data: TrainSet) -> None:
+    def setup(self, data: TrainSet, plan: StagePlan) -> None:
         self.given = data.labels
         self.store = data.new_store(labels=self.option == "II")  # Option I starts at zero
 
@@ -85,11 +87,11 @@ class SELC(Method):
         if self.weighted and clock >= self._numbers()[0]:
             confidence_weights(outputs, current())
 
-    def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
+    def check(self, data: TrainSet, plan: StagePlan) -> str | None:
         if self.start in ("auto", "pilot"):
             return None
         start, alpha = self._numbers()
-        return cannot_flip(epochs - start, alpha)
+        return cannot_flip(plan.epochs - start, alpha)
 
     def belief(self, sweep: Sweep) -> Store:
         return self.store if self.option == "II" else normalised(self.store, self.given)
@@ -106,21 +108,22 @@ class SELC(Method):
     def _decided(self, judged: Judged, train: Train) -> Outcome:
         """The training that counts, by what was decided."""
         evidence, decision, data, watched, looks = judged
-        train.decided(decision, evidence)
+        decided = TurningPoint(evidence, decision)
+        train.decided(decided)
         if decision.start is None or train.epochs - decision.start < 1:  # nothing was learnt, or no epoch is left
             outcome = train(CE(), data) if watched is None else watched
-            return replace(outcome, target=data.new_store(labels=True), evidence=evidence, decision=decision)
+            return replace(outcome, target=data.new_store(labels=True), decided=decided)
         method = self._at(decision.start, decision.alpha)
         if watched is None:
-            return replace(train(method, data), evidence=evidence, decision=decision)
+            return replace(train(method, data), decided=decided)
         assert evidence is not None
         often = evidence.looks_per_epoch
         outcome = train(method, data, looks=looks, per_epoch=often, start_from=(watched, decision.start))
         if outcome.looks is not None and worse(evidence, outcome.looks.predictions):
             best = max(1, round(decision.best))  # it is asked after each epoch: so it begins at least one before
-            as_it_was = train(CE(), data, start_from=(watched, best - 1), stop=lambda done, _: done >= best)
+            as_it_was = train(CE(), data, start_from=(watched, best - 1), callbacks=[Until(best)])
             outcome = replace(as_it_was, target=outcome.target)
-        return replace(outcome, evidence=evidence, decision=decision)
+        return replace(outcome, decided=decided)
 
     def _at(self, start: float, alpha: float) -> SELC:
         """The same method with numbers in the place of "auto"."""
@@ -130,3 +133,13 @@ class SELC(Method):
     def _numbers(self) -> tuple[float, float]:
         start = self.start if not isinstance(self.start, str) else 0.0
         return start, self.alpha if not isinstance(self.alpha, str) else usual_alpha(start)
+
+
+class Until(Callback):
+    """Ends a stage after so many epochs, where its schedule is that of a longer one."""
+
+    def __init__(self, epochs: int) -> None:
+        self.epochs = epochs
+
+    def on_epoch_end(self, record: EpochRecord) -> bool:
+        return record.done >= self.epochs

@@ -58,4 +58,4 @@ class SELCPlus(Method):
         # What SELC believes, as in the paper: what it hands out keeps every given label whose change is not trusted.
         corrected = first.believed_labels if self.labels == "hard" else first.target
         second = train(self, data.relabel(corrected))
-        return replace(second, target=first.target, evidence=first.evidence, decision=first.decision)
+        return replace(second, target=first.target, decided=first.decided)

@@ -10,13 +10,14 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from selc.callbacks import Callback, EpochRecord
 from selc.core.loss import check_alpha, log_softmax
 from selc.core.store import Store
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Net, Train
 from selc.methods.held_out import agreement, check_leaves_rows, hold_out
 from selc.methods.parts import epochs_of, normalised
-from selc.types import Batch, Labels, Outcome, Pass, Step, Sweep, TrainSet
+from selc.types import Batch, Labels, Outcome, StagePlan, Step, Sweep, TrainSet
 
 MEMORY = 80  # the teacher averages over a run's steps / 80: gamma 0.999 for 200 epochs of CIFAR in batches of 128
 
@@ -44,8 +45,7 @@ class SELF(Method):
     needs = "mean teacher; a tenth of the rows is held out"
     cost = 2.6
     keeps_belief = True
-    epochs: int = 0  # of the run, and its steps; `check` is told
-    steps: int = 0
+    epochs: int  # of the stage
     labelled: Tensor | None = None  # [N] rows to learn the labels of; None: all
     held: Tensor | None = None  # rows that are held out
     earlier: Labels | None = None  # z of the training before
@@ -80,8 +80,8 @@ class SELF(Method):
     def build(self, net: Net, num_classes: int) -> nn.Module:
         return Taught(net(num_classes), 0.999 if isinstance(self.gamma, str) else self.gamma)
 
-    def setup(self, data: TrainSet) -> None:
-        self.given = data.labels
+    def setup(self, data: TrainSet, plan: StagePlan) -> None:
+        self.given, self.epochs = data.labels, plan.epochs
         self.ensemble = data.new_store()  # z
         self.best = data.new_store()  # z after the best epoch
         if self.earlier is not None:
@@ -117,45 +117,56 @@ class SELF(Method):
             if "model" in self.__dict__:
                 self.__dict__["model"].keep()
 
-    def stale(self, done: int, looks: Pass | None) -> bool:
-        """Whether the best epoch lies too far back."""
-        return done - 1 - int(self.best_epoch) >= max(1, epochs_of(self.patience, self.epochs))
-
     def belief(self, sweep: Sweep) -> Store:
         return normalised(self.best, self.given)
 
-    def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
-        rows = len(data) if data.rows is None else len(data.rows)
-        self.epochs, self.steps = epochs, epochs * math.ceil(rows / batch_size)
+    def check(self, data: TrainSet, plan: StagePlan) -> str | None:
         if self.held is None:
             check_leaves_rows(data, self.val, "val")
         return None
 
     def fit(self, data: TrainSet, train: Train) -> Outcome:
+        rows = len(data) if data.rows is None else len(data.rows)
+        gamma = self._gamma(train.epochs * math.ceil(rows / train.batch_size))
         held, data = hold_out(data, self.val, "self", train.seed)
-        method = self._at(None, held, None)
-        outcome = train(method, data, stop=method.stale)
+        method = self._at(gamma, None, held, None)
+        outcome = train(method, data, callbacks=[Patience(method)])
         for _ in range(self.iterations):
             best = float(method.best_accuracy)
-            method = self._at(shared(outcome.target, data), held, Labels(outcome.target, data.num_classes))
-            later = train(method, data, model=from_best(outcome.model), stop=method.stale)
+            method = self._at(gamma, shared(outcome.target, data), held, Labels(outcome.target, data.num_classes))
+            later = train(method, data, model=from_best(outcome.model), callbacks=[Patience(method)])
             if float(method.best_accuracy) < best:
                 break
             outcome = later
         return outcome
 
-    def _at(self, labelled: Tensor | None, held: Tensor, earlier: Labels | None) -> SELF:
+    def _at(self, gamma: float, labelled: Tensor | None, held: Tensor, earlier: Labels | None) -> SELF:
         """The same method in one of its trainings."""
         method = copy.deepcopy(self)
-        if isinstance(self.gamma, str):
-            method.gamma = max(0.0, 1 - MEMORY / max(self.steps, 1))
+        method.gamma = gamma
         method.labelled, method.held, method.earlier = labelled, held, earlier
         return method
+
+    def _gamma(self, steps: int) -> float:
+        """The momentum of the teacher in a run of so many steps."""
+        return max(0.0, 1 - MEMORY / max(steps, 1)) if isinstance(self.gamma, str) else self.gamma
 
     def _weight(self, clock: float) -> float:
         """w = consistency exp(-5 (1 - t)^2), with t from 0 to 1 in the time ``ramp`` (Laine and Aila 2017)."""
         ramp = self.ramp * self.epochs if self.ramp < 1 else self.ramp
         return self.consistency * math.exp(-5 * (1 - min(clock / ramp, 1.0)) ** 2 if ramp > 0 else 0.0)
+
+
+class Patience(Callback):
+    """Ends a training of SELF when its best epoch lies too far back."""
+
+    def __init__(self, method: SELF) -> None:
+        self.method = method
+
+    def on_epoch_end(self, record: EpochRecord) -> bool:
+        method = self.method
+        since = record.done - 1 - int(method.best_epoch)
+        return since >= max(1, epochs_of(method.patience, method.epochs))
 
 
 class Taught(nn.Module):

@@ -14,7 +14,7 @@ from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Train
 from selc.methods.judge import Rate, check_rate, known_rate
 from selc.methods.parts import epochs_of
-from selc.types import Batch, Outcome, Sweep, TrainSet
+from selc.types import Batch, Outcome, StagePlan, Sweep, TrainSet
 
 DOUBT = 1e-6  # that a row keeps which was not refurbished: so only refurbished rows are one-hot
 DOUBT_IN_HALF = 2**-10  # the same in a table of 16 bits, where less would be rounded away
@@ -39,7 +39,7 @@ class SELFIE(Method):
     family = "relabelling"
     needs = "noise rate (estimated)"
     cost = 3.5
-    epochs: int = 100  # of a run, as ``check`` hears it; until then the published number
+    epochs: int  # of the stage
     carried: Tensor | None = None  # [N] labels that were refurbished before a restart, + 1; 0 for none
 
     def __init__(
@@ -64,11 +64,8 @@ class SELFIE(Method):
         self.noise_rate = check_rate(noise_rate, "noise_rate")
         self.warm_up, self.history, self.epsilon, self.restarts = warm_up, history, epsilon, restarts
 
-    def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
-        self.epochs = epochs
-        return None
-
-    def setup(self, data: TrainSet) -> None:
+    def setup(self, data: TrainSet, plan: StagePlan) -> None:
+        self.epochs = plan.epochs
         small = torch.int16 if data.num_classes < 2**15 else torch.int32
         self.votes = data.new_store(max(1, epochs_of(self.history, self.epochs)), dtype=small)  # class + 1; 0: none
         self.visits = data.new_store(1, dtype=torch.int64)
@@ -105,7 +102,7 @@ class SELFIE(Method):
         return result
 
     def fit(self, data: TrainSet, train: Train) -> Outcome:
-        epochs, rate = self.epochs, known_rate(self.noise_rate, data, train)
+        rate = known_rate(self.noise_rate, data, train)
         carried = None
         for _ in range(self.restarts + 1):
             run = SELFIE(
@@ -115,7 +112,7 @@ class SELFIE(Method):
                 epsilon=self.epsilon,
                 restarts=self.restarts,
             )
-            run.epochs, run.carried = epochs, carried
+            run.carried = carried
             outcome = train(run, data)
             carried = refurbished_in(outcome.target)
             trained = carried if data.rows is None else carried[data.rows]

@@ -11,7 +11,7 @@ from selc.core.world import current
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method
 from selc.methods.parts import epochs_of, given_for
-from selc.types import Batch, Sweep, TrainSet
+from selc.types import Batch, StagePlan, Sweep, TrainSet
 
 
 @METHODS.register("truncated-gce")
@@ -31,7 +31,7 @@ class TruncatedGCE(Method):
     family = "selection"
     cost = 1.1
     parallel = True
-    epochs: int = 200  # of the run; `check` is told
+    epochs: int  # of the stage
 
     def __init__(self, *, q: float = 0.7, k: float = 0.5, start: float = 0.33, every: float = 0.083) -> None:
         super().__init__()
@@ -45,11 +45,8 @@ class TruncatedGCE(Method):
             raise ConfigError(f"start must be at least 0 and every above 0; got {start} and {every}.")
         self.q, self.k, self.start, self.every = q, k, start, every
 
-    def check(self, data: TrainSet, epochs: int, batch_size: int) -> str | None:
-        self.epochs = epochs
-        return None
-
-    def setup(self, data: TrainSet) -> None:
+    def setup(self, data: TrainSet, plan: StagePlan) -> None:
+        self.epochs = plan.epochs
         self.data = data
         self.weight = data.new_store(1)
         for index, rows in self.weight.blocks():

@@ -45,7 +45,7 @@ def make(name: str, num_classes: int, shape: tuple[int, ...], **options: Any) ->
     supplied: dict[str, Any] = {"num_classes": num_classes}
     if "shape" in _parameters(name, thing):
         supplied["shape"] = shape
-    with _speaking(f"net {name}", "must be callable with num_classes and its options"):
+    with telling(f"net {name}", "must be callable with num_classes and its options"):
         net = thing(**supplied, **options)
     if not isinstance(net, nn.Module):
         raise ConfigError(f"net {name} must make a torch.nn.Module; got {type(net).__name__}.")
@@ -58,7 +58,7 @@ def imported(name: str, what: str, example: str) -> Any:
     parts = [*module_name.split("."), *attribute.split(".")]
     if not colon or not all(part.isidentifier() for part in parts):
         raise ConfigError(f"{what} must be import:package.module:attribute, such as {example}; got {name!r}.")
-    with _speaking(f"{what} {name}", "must import"), _from_here():
+    with telling(f"{what} {name}", "must import"), _from_here():
         thing: Any = importlib.import_module(module_name)
     for part in attribute.split("."):
         if not hasattr(thing, part):
@@ -118,7 +118,7 @@ def try_out(net: nn.Module, shape: tuple[int, ...], what: str) -> list[int] | st
     first = next(net.parameters(), None)
     x = torch.zeros(2, *shape, device=None if first is None else first.device)
     training = net.training
-    with torch.no_grad(), _speaking(what, f"must take inputs of shape {list(shape)}"):
+    with torch.no_grad(), telling(what, f"must take inputs of shape {list(shape)}"):
         outputs = net.eval()(x)
     net.train(training)
     return list(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
@@ -138,7 +138,7 @@ def _from_here() -> Iterator[None]:
 
 
 @contextmanager
-def _speaking(what: str, promise: str) -> Iterator[None]:
+def telling(what: str, promise: str) -> Iterator[None]:
     """Whatever goes wrong in the user's code becomes a sentence with the line that it came from."""
     try:
         yield

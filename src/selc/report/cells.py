@@ -22,7 +22,8 @@ BATCH = 256
 class Cells(NamedTuple):
     """Columns of text, and of numbers [N, D], NaN for a gap; ``unusual`` [N, D] is how far one is from the mean."""
 
-    texts: dict[str, list[str]]
+    free: dict[str, list[str]]  # free text, as it was written
+    texts: dict[str, list[str]]  # other text: beginnings of the cells
     names: list[str]
     numbers: np.ndarray[Any, np.dtype[np.float64]]
     unusual: Tensor
@@ -35,6 +36,7 @@ def cells_at(bundle: Bundle, rows: Sequence[int]) -> Cells:
     x = torch.cat([part.flatten(1).cpu().float() for part in inputs.stream(index.split(BATCH), None)])
     numbers = x.double().numpy()
     names = [f"x{k + 1}" for k in range(x.shape[1])]
+    free: dict[str, list[str]] = {}
     texts: dict[str, list[str]] = {}
     if isinstance(inputs, FeatureInputs):
         scaled = numbers * inputs.scale.std
@@ -43,13 +45,16 @@ def cells_at(bundle: Bundle, rows: Sequence[int]) -> Cells:
         numbers[np.abs(numbers) <= lost] = 0.0  # what is left of a zero after the scaling
         names = list(inputs.columns) or names
         if bundle.texts is not None and inputs.coding is not None:
-            texts = {name: [excerpt(cell) for cell in column] for name, column in bundle.texts(rows).items()}
+            shown, read = bundle.texts(rows), {column.name for column in inputs.coding.texts}
+            free = {name: list(shown[name]) for name in shown if name in read}
+            texts = {name: [excerpt(cell) for cell in shown[name]] for name in shown if name not in read}
             levels = sum(len(c.levels) + bool(c.rare) for c in inputs.coding.categories)
-            left = x.shape[1] - levels  # levels of text stand last, and are shown as the text
+            parts = sum(column.width for column in inputs.coding.texts)
+            left = x.shape[1] - levels - parts  # what was made of text stands last, and is shown as the text
             names, numbers, x = names[:left], numbers[:, :left], x[:, :left]
         if inputs.coding is not None:
             names, numbers, x = _with_gaps(inputs.coding, names, numbers, x)
-    return Cells(texts, names, numbers, x.abs())
+    return Cells(free, texts, names, numbers, x.abs())
 
 
 def _with_gaps(

@@ -44,6 +44,7 @@ from selc.report.style import (
 )
 from selc.report.turning import correction
 from selc.run import RunFolder
+from selc.train.metrics import headline
 from selc.types import accuracies
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def training(run: RunFolder) -> Figure:
             if key in entry:
                 curves.setdefault(label, {})[place] = entry[key]
         for name, value in accuracies(entry).items():
-            curves.setdefault(f"accuracy on {shortened(name, 20)}", {})[place] = value["top1"]
+            curves.setdefault(f"accuracy on {shortened(name, 20)}", {})[place] = headline(value)
     figure, [[axes]] = panels(1, 1, 2.5)
     styles = [(BLACK, ":"), (BLUE, "-"), *_STYLES * len(curves)]
     fixed = {"predicted otherwise than labelled": styles[0], BELIEVED: styles[1]}

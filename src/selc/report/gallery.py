@@ -25,6 +25,7 @@ NOTHING_SUSPICIOUS = 12  # samples to look at where none is suspicious
 SIDE = 160  # pixels of a thumbnail; a larger image is made smaller
 CRISP = 64  # pixels up to which an image is shown as it is, each pixel a square
 COLUMNS = 8  # of a row of a table; text comes first
+LETTERS = 600  # of a free text
 _NAME = 120  # letters of a sample's name
 
 
@@ -136,7 +137,8 @@ def _illustrated(plain: Gallery, run: Snapshot, bundle: Bundle, rows: Tensor) ->
         crisp = max(pixels.shape[-2:]) <= CRISP
         return replace(plain, cards=cards, crisp=crisp, remark=remark)
     found = cells_at(bundle, chosen.tolist())
-    texts = dict(list(found.texts.items())[:COLUMNS])
+    free = {name: [shortened(text.strip(), LETTERS) for text in column] for name, column in found.free.items()}
+    texts = dict(list({**free, **found.texts}.items())[:COLUMNS])
     left = COLUMNS - len(texts)
     cards = list(plain.cards)
     for k, row in enumerate(there):
@@ -144,7 +146,7 @@ def _illustrated(plain: Gallery, run: Snapshot, bundle: Bundle, rows: Tensor) ->
         numbers = tuple(map(written_number, found.numbers[k, :left].tolist()))
         cards[row] = replace(cards[row], texts=written, numbers=numbers)
     short = [tuple(shortened(name, 40) for name in names) for names in (texts, found.names[:left])]
-    more = max(0, len(found.texts) + len(found.names) - COLUMNS)
+    more = max(0, len(found.free) + len(found.texts) + len(found.names) - COLUMNS)
     return replace(plain, cards=cards, texts=short[0], columns=short[1], more_columns=more, remark=remark)
 
 

@@ -23,6 +23,7 @@ from selc.report.style import shortened
 from selc.report.trust import doubts, helpful, trust
 from selc.report.words import truth, turning_point, what_happened
 from selc.run import RunFolder
+from selc.train.metrics import formatted, headline, title
 from selc.types import accuracies
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ def render(run: Snapshot, shown: Gallery, pictures: dict[str, Picture]) -> str:
             turning=turning_point(run),
             pictures=pictures,
             epochs=_epochs(run),
+            measured=metrics_table(run),
             matrix=_matrix(run, found),
             pairs=_pairs(run, found),
             classes=_classes(run, found),
@@ -171,7 +173,7 @@ def _alt_turning(run: Snapshot) -> str:
 
 def _alt_training(run: Snapshot) -> str:
     last = run.timeline[-1]
-    parts = [f"accuracy on {name} {percent(value['top1'])}" for name, value in accuracies(last).items()]
+    parts = [f"accuracy on {name} {percent(headline(value))}" for name, value in accuracies(last).items()]
     if "changed" in last:
         parts.append(f"{BELIEVED} {percent(last['changed'])}")
     if "disagree" in last:
@@ -224,10 +226,21 @@ def _epochs(run: Snapshot) -> dict[str, Any]:
         measured = accuracies(entry)
         cells = [f"{entry['loss']:.3f}" if "loss" in entry else "–"]
         cells += [percent(entry[key]) if key in entry else "–" for key in ("disagree", "changed")]
-        cells += [percent(measured[name]["top1"]) if name in measured else "–" for name in sets]
+        cells += [percent(headline(measured[name])) if name in measured else "–" for name in sets]
         rows.append((run.stage_number(entry), entry["epoch"], cells))
     heads = ["loss", "predicted otherwise", "believed otherwise", *(f"accuracy on {name}" for name in sets)]
     return {"heads": heads, "rows": rows, "all": len(rows) == len(line), "stages": len({row[0] for row in rows}) > 1}
+
+
+def metrics_table(run: Snapshot) -> dict[str, Any] | None:
+    """The table of all metrics on all named sets, after the epoch whose network is the result."""
+    sets = run.summary["accuracy"] if run.finished else accuracies(run.timeline[-1]) if run.timeline else {}
+    metrics = list(dict.fromkeys(name for values in sets.values() for name in values))
+    rows = [
+        (title(name), [formatted(name, values[name]) if name in values else "–" for values in sets.values()])
+        for name in metrics
+    ]
+    return {"sets": list(sets), "rows": rows} if len(rows) > 1 else None  # the figure has the first
 
 
 def _matrix(run: Snapshot, found: Findings | None) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from selc.core.mixture import fit_mixture, normalise, two_means
 from selc.errors import InputError
 from selc.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SMALL, VERMILLION, entitle, panels, true_labels
 from selc.run import RunFolder
+from selc.train.metrics import headline
 from selc.turning.paper import Metric
 from selc.types import accuracies
 
@@ -31,7 +32,8 @@ def accuracy_of(run: RunFolder) -> list[float] | None:
     stage = max((e["stage"] for e in history if "given_loss" in e), default=history[0]["stage"] if history else 0)
     # A later stage goes on with the epochs of an earlier one, or (after a pilot) counts them anew.
     line = {e["epoch"]: e for e in history if e["stage"] <= stage}
-    values = [next(iter(accuracies(line[epoch]).values()))["top1"] for epoch in sorted(line) if accuracies(line[epoch])]
+    first = [next(iter(accuracies(line[epoch]).values()), None) for epoch in sorted(line)]
+    values = [headline(measured) for measured in first if measured is not None]
     return values or None
 
 

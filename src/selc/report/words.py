@@ -13,6 +13,7 @@ from selc.report.reading import Snapshot
 from selc.report.style import shortened
 from selc.run.config import ARRAYS
 from selc.run.unchanged import which_changes, why_unchanged
+from selc.train.metrics import headline
 from selc.turning import Decision, Evidence, Reason
 from selc.turning.splits import LEAST
 from selc.types import accuracies
@@ -77,7 +78,7 @@ def _accuracy(run: Snapshot) -> str:
     measured = run.summary["accuracy"] if run.finished else accuracies(run.timeline[-1])
     if not measured:
         return "There was no test set, so how well the network does on new samples was not measured."
-    parts = [f"{percent(value['top1'])} of the samples in “{named(name)}”" for name, value in measured.items()]
+    parts = [f"{percent(headline(value))} of the samples in “{named(name)}”" for name, value in measured.items()]
     when = "after the epoch that was best on the validation set" if _picked(run) else "after the last epoch"
     return f"The network {when} predicts the label as given for {_and(parts)}, which it was not trained on."
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,17 @@ import torch
 from torch import Tensor, nn
 
 from selc.analysis import analyse
+from selc.callbacks import Callback, Callbacks
 from selc.core.world import current
 from selc.data import ArrayInputs, DatasetInputs, Recipe
 from selc.data.coding import Cells, Coding
 from selc.data.datasets import labels_of
 from selc.data.dealing import groups_of, times_of
+from selc.data.feature_table import notes_on_empty_texts
 from selc.data.features import FeatureInputs, Scale
-from selc.data.frames import frame_cells, frame_numbers, is_frame, is_plain, split_frame
+from selc.data.frames import TEXT, frame_cells, frame_numbers, is_frame, is_plain, is_texts, split_frame, text_cells
 from selc.data.labels import bad_labels, class_names, encode, is_missing, tidied
+from selc.data.own import suits
 from selc.errors import ConfigError, InputError
 from selc.methods import METHODS, Method
 from selc.methods import create as create_method
@@ -31,7 +34,8 @@ from selc.run.config import ARRAYS, Choice, Config, resolve_plan
 from selc.run.folder import RunFolder
 from selc.run.inputs import write_inputs
 from selc.run.job import train_into, whole
-from selc.train import Progress, Trainer
+from selc.train import Trainer
+from selc.train.metrics import chosen
 from selc.types import EvalSet, Inputs, Labels, Outcome, TrainSet
 
 Net = str | nn.Module | Callable[[int], nn.Module]
@@ -53,22 +57,23 @@ def fit(
     time: Any = None,
     out: Path | str | None = None,
     resume: bool = False,
-    progress: Progress | None = None,
+    callbacks: Sequence[Callback] = (),
     **train: Any,
 ) -> Outcome:
     """Train on ``x`` [N, ...] with noisy ``labels`` [N]; get the model and the labels it believes.
 
-    ``x`` is an array, a tensor, a DataFrame (with text and gaps like a table), a map-style dataset or a dataset of
-    Hugging Face; ``labels`` are numbers from 0 or names (numbered in their order, see ``outcome.classes``). They may be
-    left out where ``x`` brings them: a dataset that yields ``(x, y)``, a DataFrame with a column ``label`` (or give the
-    name of the column). ``tests`` and ``val`` are pairs ``(x, labels)``, or again datasets. ``method`` is a name with
-    ``options`` or an object; ``net`` a name, a module (copied, not changed) or a function of the number of outputs;
-    ``train`` are fields of `Plan`, such as ``epochs`` and ``lr``. ``verified`` are rows whose labels a person has
-    checked, by number or as booleans [N]: these labels are held fixed. Rows of one of the ``groups`` [N] are never
-    split between what is trained on and what judges; with ``time`` [N] each stretch of it is judged by the others. With
-    ``out`` every epoch is saved, and ``resume=True`` goes on.
+    ``x`` is an array, a tensor, a list of texts, a DataFrame (with text and gaps like a table), a map-style dataset or
+    a dataset of Hugging Face; ``labels`` are numbers from 0 or names (numbered in their order, see
+    ``outcome.classes``). They may be left out where ``x`` brings them: a dataset that yields ``(x, y)``, a DataFrame
+    with a column ``label`` (or give the name of the column). ``tests`` and ``val`` are pairs ``(x, labels)``, or again
+    datasets. ``method`` is a name with ``options`` or an object; ``net`` a name, a module (copied, not changed)
+    or a function of the number of outputs; ``train`` are fields of `Plan`, such as ``epochs`` and ``lr``. ``verified``
+    are rows whose labels a person has checked, by number or as booleans [N]: these labels are held fixed. Rows of one
+    of the ``groups`` [N] are never split between what is trained on and what judges; with ``time`` [N] each stretch of
+    it is judged by the others. With ``out`` every epoch is saved, and ``resume=True`` goes on. ``callbacks`` hear of
+    each epoch, and may end a stage (see `selc.callbacks.Callback`).
     """
-    samples = _samples(x, labels, tests or {}, val, progress or Progress())
+    samples = _samples(x, labels, tests or {}, val, Callbacks(callbacks))
     count = num_classes or len(samples.classes) or (int(samples.labels.max()) + 1 if samples.labels.numel() else 0)
     classes = _names(samples.classes, count)
     rows = len(samples.labels)
@@ -81,11 +86,12 @@ def fit(
     )
     chosen_method = _method(method, options)
     plan = resolve_plan(train, samples.recipe)
+    chosen(plan.metrics)  # says what is wrong before a folder is made
     shape = tuple(next(iter(samples.inputs.stream([torch.tensor([0])], None))).shape[1:])
     net = net if net is not None else samples.recipe.net
     factory = _factory(net, shape, net_options)
     if out is None:
-        trainer = Trainer(plan, factory, tests=samples.tests, val=samples.val, progress=progress)
+        trainer = Trainer(plan, factory, tests=samples.tests, val=samples.val, callbacks=callbacks)
         return _described(whole(trainer.fit(chosen_method, data)), samples, data, classes)
     config = Config(
         data=Choice(name=ARRAYS),
@@ -110,7 +116,7 @@ def fit(
         tests=samples.tests,
         val=samples.val,
         fingerprint=config.fingerprint(noise.digest),
-        progress=progress,
+        callbacks=callbacks,
     )
     return _described(outcome, samples, data, classes)
 
@@ -128,9 +134,9 @@ class _Samples:
     ids: list[str] | None = None
 
 
-def _samples(x: Any, labels: Any, tests: Mapping[str, Any], val: Any, progress: Progress) -> _Samples:
+def _samples(x: Any, labels: Any, tests: Mapping[str, Any], val: Any, callbacks: Callbacks) -> _Samples:
     if _from_hub(x):
-        return _hub_samples(x, labels, tests, val, progress)
+        return _hub_samples(x, labels, tests, val, callbacks)
     inputs, written = _pair(x, labels)
     numbers, classes = _labels(written)
 
@@ -141,7 +147,12 @@ def _samples(x: Any, labels: Any, tests: Mapping[str, Any], val: Any, progress: 
         return EvalSet(part, _labels(answers, classes, name)[0])
 
     others = {name: eval_set(name, given) for name, given in tests.items()}
-    return _Samples(inputs, numbers, classes, others, eval_set("val", val) if val is not None else None)
+    recipe = Recipe()
+    if is_texts(x) and isinstance(inputs, FeatureInputs) and inputs.coding is not None:
+        recipe = suits(len(numbers))
+        for note in notes_on_empty_texts(inputs.coding, text_cells(x)):
+            callbacks.notice(note)
+    return _Samples(inputs, numbers, classes, others, eval_set("val", val) if val is not None else None, recipe)
 
 
 def _pair(x: Any, labels: Any, like: Inputs | None = None) -> tuple[Inputs, Any]:
@@ -159,12 +170,16 @@ def _pair(x: Any, labels: Any, like: Inputs | None = None) -> tuple[Inputs, Any]
         if like is None and len(set(names)) == len(names) and not is_plain(x, names):
             return _coded(frame_cells(x, columns=names), None), labels
         return ArrayInputs(torch.from_numpy(frame_numbers(x, names).astype(np.float32))), labels
-    if isinstance(like, FeatureInputs):
+    of_texts = isinstance(like, FeatureInputs) and like.coding is not None and like.coding.inputs == (TEXT,)
+    if isinstance(like, FeatureInputs) and not (of_texts and is_texts(x)):
+        wanted = "a list of texts" if of_texts else "a DataFrame"
         raise InputError(
-            f"a test set must be a DataFrame like the data, which have columns of text or gaps; got {type(x).__name__}."
+            f"a test set must be {wanted} like the data, which have columns of text or gaps; got {type(x).__name__}."
         )
     if labels is None:
         raise InputError(f"labels must be given, one per sample; got none beside x, which is {type(x).__name__}.")
+    if is_texts(x) and (like is None or of_texts):
+        return _coded(text_cells(x), like if isinstance(like, FeatureInputs) else None), labels
     try:
         tensor = torch.as_tensor(x, dtype=torch.float32)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -175,9 +190,12 @@ def _pair(x: Any, labels: Any, like: Inputs | None = None) -> tuple[Inputs, Any]
 
 def _coded(cells: Cells, like: FeatureInputs | None) -> FeatureInputs:
     """Columns with text or gaps, by the rules for tables; ``like`` what was made of the training rows."""
-    coding = (like.coding if like is not None else None) or Coding.learnt(cells)
-    x = coding.apply(cells)
-    scale = like.scale if like is not None else Scale.of(x, coding.measured, coding.names)
+    if like is not None and like.coding is not None:
+        coding, scale = like.coding, like.scale
+        x = coding.apply(cells)
+    else:
+        coding, x = Coding.learnt(cells)
+        scale = Scale.of(x, coding.measured, coding.names)
     return FeatureInputs(scale.apply(x, coding.names), scale, coding.names, coding)
 
 
@@ -263,7 +281,7 @@ def _from_hub(x: Any) -> bool:
     return any(kind.__module__.split(".")[0] == "datasets" for kind in type(x).__mro__)
 
 
-def _hub_samples(x: Any, labels: Any, tests: Mapping[str, Any], val: Any, progress: Progress) -> _Samples:
+def _hub_samples(x: Any, labels: Any, tests: Mapping[str, Any], val: Any, callbacks: Callbacks) -> _Samples:
     from selc.data.hub import hub_bundle
     from selc.data.table_columns import Columns
 
@@ -275,7 +293,7 @@ def _hub_samples(x: Any, labels: Any, tests: Mapping[str, Any], val: Any, progre
         raise InputError(f"{strange[0]} must be a Hugging Face dataset like the data, which is treated the same way.")
     bundle = hub_bundle(parts, Columns(label=labels or ""))
     for note in bundle.notes:
-        progress.notice(note)
+        callbacks.notice(note)
     assert bundle.recipe is not None
     ids = None if bundle.ids is None else list(bundle.ids)
     return _Samples(bundle.inputs, bundle.labels, bundle.classes, bundle.tests, bundle.val, bundle.recipe, ids)

@@ -1,4 +1,4 @@
-"""A folder of images again, by its cleaned labels: links or copies in a new tree; the original is never touched."""
+"""A folder of images or texts by its cleaned labels: links or copies in a new tree; the original is never touched."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from selc.data.decode import shown
-from selc.data.folder import PARTS, list_folder
+from selc.data.folder import IMAGES, PARTS, TEXTS, list_folder
 from selc.data.own import check_outside
 from selc.errors import InputError, RunFolderError
 from selc.files import sync, sync_folder, temporary_of
@@ -17,7 +17,7 @@ from selc.run.cleaned import DROPPED, NAME, TABLES, Cleaned, new_tables, write_t
 from selc.run.folder import RunFolder
 from selc.run.together import together, undo
 
-FOLDER = "folder"  # the name of such data
+FOLDERS = {"folder": IMAGES, "texts": TEXTS}  # such data by name
 TREE = "tree"  # beside the tables
 
 
@@ -39,7 +39,7 @@ def write_cleaned(
 ) -> tuple[list[Path], Tree | None]:
     """Write the folder ``out``, all or nothing: the tables, and ``out/tree/CLASS/name`` for each sample that is left.
 
-    The images of the tree are hard links, or copies where links cannot be.
+    The files of the tree are hard links, or copies where links cannot be.
     """
     tables, links = new_tables(out), []
     if tree:
@@ -47,14 +47,14 @@ def write_cleaned(
             raise RunFolderError(
                 f"the tree must be new, so that nothing is lost; got {out / TREE}, which is there already."
             )
-        root, names = _originals(run)
+        root, names = originals(run)
         check_outside(out, run.config.data.name, run.config.data.options)
         targets = _targets(names, cleaned, run.classes)
         links = [(os.path.realpath(root / name), target) for name, target in zip(names, targets, strict=True) if target]
     with together(out, [path.name for path in tables] + [TREE] * tree):
-        images = _write_tree(links, out / TREE, copy) if tree else None
+        written = _write_tree(links, out / TREE, copy) if tree else None
         write_tables(cleaned, run, out)
-    return tables, images
+    return tables, written
 
 
 def _write_tree(links: Sequence[tuple[str, str]], place: Path, copy: bool) -> Tree:
@@ -71,16 +71,16 @@ def _write_tree(links: Sequence[tuple[str, str]], place: Path, copy: bool) -> Tr
         sync_folder(place.parent)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise RunFolderError(f"{place} must be writable and the images readable; got: {reason}.") from None
+        raise RunFolderError(f"{place} must be writable and the files readable; got: {reason}.") from None
     return Tree(place, made[True], made[False])
 
 
-def _originals(run: RunFolder) -> tuple[Path, list[str]]:
-    """The folder of the training images, and the file of each sample in it.
+def originals(run: RunFolder) -> tuple[Path, list[str]]:
+    """The folder of the training samples, and the file of each in it.
 
     Ids are file names that were made printable, so the files are found by listing the folder again.
     """
-    top = Path(run.config.data.options["path"])
+    top, kind = Path(run.config.data.options["path"]), FOLDERS[run.config.data.name]
     try:
         parts = [p for p in sorted(top.iterdir()) if PARTS.get(p.name.lower()) == "train" and p.is_dir()]
     except OSError as error:
@@ -88,16 +88,16 @@ def _originals(run: RunFolder) -> tuple[Path, list[str]]:
     wanted = run.ids
     for root in (top, *parts):
         try:
-            files = {shown(name): name for name in list_folder(root, "the data").names}
+            files = {shown(name): name for name in list_folder(root, "the data", kind).names}
         except InputError:
             continue
         if all(sample in files for sample in wanted):
             return root, [files[sample] for sample in wanted]
-    raise InputError(f"{top} must still hold every image of the run; got a folder without some. Put them back.")
+    raise InputError(f"{top} must still hold every file of the run; got a folder without some. Put them back.")
 
 
 def _targets(names: Sequence[str], cleaned: Cleaned, classes: Sequence[str]) -> list[str | None]:
-    """Where each image goes: what keeps its class keeps its name, what comes in and meets its like is renamed."""
+    """Where each file goes: what keeps its class keeps its name, what comes in and meets its like is renamed."""
     folder = {shown(name.split("/", 1)[0]): name.split("/", 1)[0] for name in names}  # the class as it is on the disk
     for name in classes:
         if name not in folder and (name in ("", ".", "..") or any(letter in name for letter in "/\\\0")):

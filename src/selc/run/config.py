@@ -21,6 +21,7 @@ from selc.nets import NETS
 from selc.noise import NOISES
 from selc.registry import Registry, is_import, is_name
 from selc.train import Plan
+from selc.train.metrics import chosen
 
 ARRAYS = "arrays"  # the data of a run that was started from Python with arrays in memory
 
@@ -62,7 +63,9 @@ class Config(BaseModel):
 
         ``recipe`` is what suits the data where that was read off the data itself.
         """
-        return cls._spelled_out(settings, recipe, _choice)
+        config = cls._spelled_out(settings, recipe, _choice)
+        chosen(config.train.metrics)
+        return config
 
     @classmethod
     def _spelled_out(cls, settings: Mapping[str, Any], recipe: Recipe | None, choice: _Chooser) -> Config:
@@ -106,12 +109,16 @@ class Config(BaseModel):
             return config
         return cls._spelled_out(settings, None, _as_written)
 
-    def check_trusted(self, folder: Path, trust: bool) -> None:
-        """Refuse to build what somebody else may have chosen the code of; ``trust`` is the word of the user."""
-        for what, name in (("network", self.net.name), ("method", self.method.name)):
+    def check_trusted(self, folder: Path, trust: bool, *, measures: bool = False) -> None:
+        """Refuse to use what somebody else may have chosen the code of; ``trust`` is the word of the user.
+
+        ``measures`` says that metrics will be used as well.
+        """
+        metrics = [("metric", name) for name in self.train.metrics if measures]
+        for what, name in (("network", self.net.name), ("method", self.method.name), *metrics):
             if is_import(name) and not trust:
                 raise ConfigError(
-                    f"{folder} is a run of the {what} {name}, and to build it that module is imported, which "
+                    f"{folder} is a run of the {what} {name}, and to use it that module is imported, which "
                     "runs its code; got no --trust (trust=True). Give it if you know where the folder and the module "
                     "come from."
                 )
@@ -122,7 +129,7 @@ class Config(BaseModel):
     def fingerprint(self, labels_digest: str) -> str:
         """A hash of what the result depends on: not where and how fast it is computed."""
         content = self.model_dump(mode="json")
-        for free in ("device", "compile", "threads", "engine"):
+        for free in ("device", "compile", "threads", "engine", "metrics"):
             del content["train"][free]
         if not content["labels"]["verified"]:
             del content["labels"]["verified"]  # runs from before there were verdicts can be gone on with

@@ -47,6 +47,7 @@ from selc.run.tables import as_csv, has_pyarrow, write_table
 from selc.train.checkpoint import drop_older
 from selc.train.record import read_records
 from selc.turning import Decision, Evidence
+from selc.turning.point import saved_decision, saved_evidence
 from selc.types import Inputs, Outcome, Pass
 
 # What a run that was killed before it began may have left.
@@ -275,15 +276,11 @@ class RunFolder:
 
     def evidence(self) -> Evidence | None:
         """What was predicted of held-out rows, where the method decided by such; None if it did not (yet)."""
-        path = self.path / "evidence.safetensors"
-        if not path.exists():
-            return None
-        return Evidence.from_tensors(read_tensors(path), len(self.classes))
+        return saved_evidence(self.path, len(self.classes))
 
     def decision(self) -> Decision | None:
         """What was decided by it."""
-        path = self.path / "decision.json"
-        return Decision.from_dict(read_json(path)) if path.exists() else None
+        return saved_decision(self.path)
 
     def _check_finished(self) -> None:
         if not self.finished:

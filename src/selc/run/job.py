@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from selc.analysis import LabelAnalysis, analyse
 from selc.analysis.findings import ACTIONS
+from selc.callbacks import Callback, Callbacks, EpochRecord, Silent
 from selc.core.store import Store
 from selc.core.world import current
 from selc.data import DATASETS, Bundle
@@ -27,8 +28,8 @@ from selc.run.config import ARRAYS, Config
 from selc.run.folder import RunFolder
 from selc.run.labels import Start, corrected_by, with_verdicts
 from selc.run.teacher import supply_for
-from selc.train import Plan, Progress, Trainer
-from selc.train.progress import Silent
+from selc.train import Plan, Trainer
+from selc.train.metrics import headline
 from selc.train.stages import check_processes
 from selc.types import EvalSet, Labels, Outcome, TrainSet, accuracies
 
@@ -39,20 +40,20 @@ def load(config: Config) -> Bundle:
 
 
 def execute(
-    config: Config, out: Path | str, progress: Progress | None = None, bundle: Bundle | None = None
+    config: Config, out: Path | str, callbacks: Sequence[Callback] = (), bundle: Bundle | None = None
 ) -> RunFolder:
     """Run a configuration into a new folder; ``bundle`` is its data, if that was loaded before."""
     job = _Job(config, bundle)
     seed, bundle = config.train.seed, job.bundle
     for note in bundle.notes:
-        (progress or Progress()).notice(note)
+        Callbacks(callbacks).notice(note)
     C = len(bundle.classes)
     if config.labels.path:
         start = corrected_by(config.labels, bundle)
         noise = measured(bundle.labels, start.labels, C)
     else:
         epochs = config.noise.options.get("teacher_epochs", 0)
-        supply = supply_for(bundle, job.net, config.train, progress, epochs)
+        supply = supply_for(bundle, job.net, config.train, callbacks, epochs)
         noise = draw_noise(config.noise.name, bundle.labels, C, seed, config.noise.options, supply=supply)
         start = Start(noise.labels)
     if config.labels.verified:
@@ -68,7 +69,7 @@ def execute(
         RunFolder.create(out, config, noise, *known, *begin, remarks, bundle.inputs)
     current().barrier()
     run = RunFolder.open(out)
-    job.go(run, progress)
+    job.go(run, callbacks)
     return run
 
 
@@ -80,7 +81,7 @@ def begun(path: Path, config: Config) -> bool:
 
 
 def resume(
-    path: Path | str, progress: Progress | None = None, bundle: Bundle | None = None, *, trust: bool = False
+    path: Path | str, callbacks: Sequence[Callback] = (), bundle: Bundle | None = None, *, trust: bool = False
 ) -> RunFolder:
     """Go on with a run that was interrupted; a finished one is left as it is. ``bundle`` is its data, if loaded.
 
@@ -94,8 +95,8 @@ def resume(
             "which are not in the folder. Call selc.fit with the same arguments and resume=True."
         )
     if not current().broadcast(run.finished):
-        config.check_trusted(run.path, trust)
-        _Job(config, bundle).go(run, progress)
+        config.check_trusted(run.path, trust, measures=True)
+        _Job(config, bundle).go(run, callbacks)
     return run
 
 
@@ -118,9 +119,9 @@ class _Job:
         """Refuse a method that cannot be trained on these labels."""
         data = TrainSet(self.bundle.inputs, Labels(given, len(self.bundle.classes)))
         check_processes(self.method, self.plan, len(data))
-        self.method.check(data, self.plan.epochs, self.plan.batch_size)
+        self.method.check(data, self.plan.of_stage())
 
-    def go(self, run: RunFolder, progress: Progress | None) -> None:
+    def go(self, run: RunFolder, callbacks: Sequence[Callback]) -> None:
         """Train on the labels in the folder; what was saved there is not trained again."""
         run.check_data(self.bundle.digest, len(self.bundle.labels))
         soft = run.given_targets()
@@ -138,7 +139,7 @@ class _Job:
             tests=tests,
             val=self.bundle.val,
             fingerprint=fingerprint,
-            progress=progress,
+            callbacks=callbacks,
         )
 
 
@@ -151,7 +152,7 @@ def train_into(
     *,
     tests: Mapping[str, EvalSet],
     fingerprint: str,
-    progress: Progress | None,
+    callbacks: Sequence[Callback] = (),
     val: EvalSet | None = None,
 ) -> Outcome:
     """Train in a run folder, which one of the processes writes; what was finished there before is not done again."""
@@ -159,8 +160,8 @@ def train_into(
     if world.leads:
         sweep(run.path)  # what killed processes left; the others wait at the next line
     finished = world.broadcast(run.finished)
-    watched = _Watched(run, progress or Progress()) if world.leads else Silent()
-    trainer = Trainer(plan, net, tests=tests, val=val, folder=run.path, fingerprint=fingerprint, progress=watched)
+    ours = [MetricsFile(run), *callbacks] if world.leads else [Silent()]
+    trainer = Trainer(plan, net, tests=tests, val=val, folder=run.path, fingerprint=fingerprint, callbacks=ours)
     outcome = whole(trainer.fit(method, data))
     if not finished and world.leads:
         analysis = analyse(outcome, run.given, len(run.classes), run.settled)
@@ -194,7 +195,7 @@ def summarise(run: RunFolder, outcome: Outcome, plan: Plan, seconds: float, anal
     epochs = {e["epoch"]: e for e in run.history() if e["stage"] == last["stage"]}
     picked = last["epoch"]
     if plan.pick == "best-val":
-        picked = max(epochs, key=lambda e: (epochs[e]["val"]["top1"], -e))
+        picked = max(epochs, key=lambda e: (headline(epochs[e]["val"]), -e))
     summary: dict[str, Any] = {
         "pick": plan.pick,
         "epoch": picked,
@@ -211,17 +212,11 @@ def summarise(run: RunFolder, outcome: Outcome, plan: Plan, seconds: float, anal
     return summary
 
 
-class _Watched(Progress):
-    """Writes the metrics after each epoch, and passes everything on to whoever watches."""
+class MetricsFile(Callback):
+    """Writes metrics.jsonl after each epoch."""
 
-    def __init__(self, run: RunFolder, inner: Progress) -> None:
-        self.run, self.inner = run, inner
-        self.begin_stage = inner.begin_stage  # type: ignore[method-assign]
-        self.advance = inner.advance  # type: ignore[method-assign]
-        self.notice = inner.notice  # type: ignore[method-assign]
-        self.tell = inner.tell  # type: ignore[method-assign]
-        self.decided = inner.decided  # type: ignore[method-assign]
+    def __init__(self, run: RunFolder) -> None:
+        self.run = run
 
-    def end_epoch(self, entry: dict[str, Any]) -> None:
-        self.run.write_metrics(entry)
-        self.inner.end_epoch(entry)
+    def on_epoch_saved(self, record: EpochRecord) -> None:
+        self.run.write_metrics(record.entry)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,16 +20,19 @@ from selc.data.folder import is_run
 from selc.data.image_set import Items
 from selc.data.npz import channel_order
 from selc.data.own import TABLES, existing
-from selc.data.paths import Inside, is_image
+from selc.data.paths import Inside, is_image, is_text
 from selc.data.table_columns import IDS, Table, existing_column, image_column, known_column
 from selc.data.tables import open_table, table_files
+from selc.data.text_column import as_documents
+from selc.data.text_folder import read_text
 from selc.errors import InputError
 from selc.files import in_short
 from selc.types import Inputs
 
 Array = np.ndarray[Any, np.dtype[Any]]
 ACCEPTED = {
-    "table": f"a table ({', '.join(TABLES)}) with the columns of the training data",
+    "table": f"a table ({', '.join(TABLES)}) with the columns of the training data, or a folder of .txt files if "
+    "a text was all it had",
     "features": "an .npz file with an array x of features",
     "images": "a folder of images, an image, a table of their paths, or an .npz file with an array x of bytes",
     "arrays": "an .npz file with an array x",
@@ -58,11 +61,13 @@ def new_samples(
     place, kind = existing(str(data), "data"), str(state["kind"])
     is_table = place.is_file() and place.suffix.lower() in TABLES
     if kind == "table" and is_table:
-        return _of_table(state, open_table(place), ids)
+        return _of_table(state, open_table(place, alone=True), ids)
+    if kind == "table" and place.is_dir() and (column := _only_text(state)):
+        return _of_text_files(state, place, column)
     if kind == "images" and is_table:
         return _of_image_table(state, open_table(place), ids, path_column, skip_bad)
     if kind == "images" and (place.is_dir() or is_image(place.name)):
-        names = _images_below(place) if place.is_dir() else [place.name]
+        names = _files_below(place, is_image, "images") if place.is_dir() else [place.name]
         root = place if place.is_dir() else place.parent
         return _of_files(state, [f"{root}/{name}" for name in names], names, str(place), skip_bad)
     if kind != "table" and place.suffix.lower() in (".npz", ".npy"):
@@ -74,15 +79,34 @@ def new_samples(
 
 
 def _of_table(state: Mapping[str, Any], table: Table, ids: Ids) -> Samples:
-    coding = Coding.from_state(state["coding"])
+    coding = Coding.from_state(state["coding"], state["arrays"])
     if missing := [name for name in coding.inputs if name not in table.names]:
         raise InputError(
             f"{table.name} must have the columns of the training data; got no {', '.join(map(repr, missing[:5]))}."
         )
     named = _ids_of(table, ids)
     texts, cells = load_cells(table, [named] if named else [], list(coding.inputs), coding)
-    x = Scale(state["arrays"]["mean"], state["arrays"]["std"]).apply(coding.apply(cells), coding.names, table.where)
+    x = _scale(state).apply(coding.apply(cells), coding.names, table.where)
     return Samples(ArrayInputs(x), texts[named] if named else _numbered(len(x)))
+
+
+def _scale(state: Mapping[str, Any]) -> Scale:
+    return Scale(state["arrays"]["mean"], state["arrays"]["std"])
+
+
+def _only_text(state: Mapping[str, Any]) -> str | None:
+    """The column of a run that was trained on nothing but one text."""
+    coding = state["coding"]
+    texts, others = coding.get("texts", ()), (*coding["numbers"], *coding["categories"])
+    return str(texts[0]["name"]) if len(texts) == 1 and not others else None
+
+
+def _of_text_files(state: Mapping[str, Any], root: Path, column: str) -> Samples:
+    names = _files_below(root, is_text, ".txt files")
+    texts = as_documents(column, [read_text(root / name) for name in names], lambda row: f"in {names[row]}")
+    coding = Coding.from_state(state["coding"], state["arrays"])
+    x = _scale(state).apply(coding.apply({column: texts}), coding.names)
+    return Samples(ArrayInputs(x), names)
 
 
 def _ids_of(table: Table, ids: Ids) -> str | None:
@@ -117,22 +141,19 @@ def _of_image_table(state: Mapping[str, Any], table: Table, ids: Ids, path_colum
     return _of_files(state, items, texts[named] if named else names, table.name, skip_bad)
 
 
-def _images_below(root: Path) -> list[str]:
-    """The images in a folder and its sub-folders, by name; links to folders are not followed."""
+def _files_below(root: Path, wanted: Callable[[str], bool], noun: str) -> list[str]:
+    """The wanted files in a folder and its sub-folders, by name; links to folders are not followed."""
     names = []
     inside = Inside(root)
     for folder, inner, files in os.walk(root):
         inner[:] = [name for name in inner if not name.startswith(".") and not is_run(os.path.join(folder, name))]
-        names += [os.path.relpath(os.path.join(folder, name), root) for name in files if _wanted(name)]
+        found = [name for name in files if wanted(name) and not name.startswith(".")]
+        names += [os.path.relpath(os.path.join(folder, name), root) for name in found]
     if not names:
-        raise InputError(f"{root} must hold images; got none by their names.")
+        raise InputError(f"{root} must hold {noun}; got none by their names.")
     for name in names:
         inside.locate(name, "in it")
     return sorted(name.replace(os.sep, "/") for name in names)
-
-
-def _wanted(name: str) -> bool:
-    return is_image(name) and not name.startswith(".")
 
 
 def _of_files(state: Mapping[str, Any], items: Items, names: Sequence[str], source: str, skip_bad: bool) -> Samples:
@@ -177,7 +198,7 @@ def _of_arrays(state: Mapping[str, Any], path: Path) -> Samples:
         return Samples(ArrayInputs(torch.from_numpy(x.astype(np.float32))), ids)
     numbers = x.astype(np.float64)
     gaps(numbers, _numbered(x.shape[1]), "x", lambda row: f"in row {row}", skip_bad=False)
-    return Samples(ArrayInputs(Scale(state["arrays"]["mean"], state["arrays"]["std"]).apply(numbers)), ids)
+    return Samples(ArrayInputs(_scale(state).apply(numbers)), ids)
 
 
 def _pixels(x: Array, state: Mapping[str, Any]) -> torch.Tensor:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import torch
 from torch import Tensor
 
+from selc.callbacks import Callback
 from selc.core.store import Store
 from selc.data import Bundle
 from selc.data.images import ImageInputs
 from selc.methods.base import Method, Net, detached_probs
 from selc.noise import Supply
-from selc.train import Plan, Progress, Trainer
-from selc.types import Batch, Labels, Sweep, TrainSet
+from selc.train import Plan, Trainer
+from selc.types import Batch, Labels, StagePlan, Sweep, TrainSet
 
 BATCH = 1024  # rows that are read at once
 
@@ -25,7 +26,7 @@ class Teacher(Method):
     parallel = True
     store: Store
 
-    def setup(self, data: TrainSet) -> None:
+    def setup(self, data: TrainSet, plan: StagePlan) -> None:
         self.store = data.new_store()
 
 
@@ -48,14 +49,14 @@ class Running(Teacher):
         return super().loss(outputs, batch)
 
 
-def mean_probs(data: TrainSet, net: Net, plan: Plan, progress: Progress | None = None) -> Tensor:
+def mean_probs(data: TrainSet, net: Net, plan: Plan, callbacks: Sequence[Callback] = ()) -> Tensor:
     """Class probabilities of each sample, averaged over the epochs of a training on its labels, [N, C]."""
-    return _taught(Averaged(), data, net, plan, progress)
+    return _taught(Averaged(), data, net, plan, callbacks)
 
 
-def last_probs(data: TrainSet, net: Net, plan: Plan, progress: Progress | None = None) -> Tensor:
+def last_probs(data: TrainSet, net: Net, plan: Plan, callbacks: Sequence[Callback] = ()) -> Tensor:
     """Class probabilities of each sample in the last epoch of a training on its labels, [N, C]."""
-    return _taught(Running(), data, net, plan, progress)
+    return _taught(Running(), data, net, plan, callbacks)
 
 
 def raw_inputs(bundle: Bundle) -> Tensor:
@@ -66,7 +67,7 @@ def raw_inputs(bundle: Bundle) -> Tensor:
     return torch.cat([x.flatten(1).cpu() for x in stream])
 
 
-def supply_for(bundle: Bundle, net: Net, plan: Plan, progress: Progress | None = None, epochs: int = 0) -> Supply:
+def supply_for(bundle: Bundle, net: Net, plan: Plan, callbacks: Sequence[Callback] = (), epochs: int = 0) -> Supply:
     """What `draw_noise` may ask for, made when it is asked for and at most once.
 
     The teacher learns the labels on which the noise is drawn, in networks that ``net`` makes, by ``plan``, for
@@ -75,17 +76,17 @@ def supply_for(bundle: Bundle, net: Net, plan: Plan, progress: Progress | None =
     if epochs > 0:
         plan = plan.model_copy(update={"epochs": epochs})
 
-    def taught(teach: Callable[[TrainSet, Net, Plan, Progress | None], Tensor]) -> Callable[[], Tensor]:
+    def taught(teach: Callable[[TrainSet, Net, Plan, Sequence[Callback]], Tensor]) -> Callable[[], Tensor]:
         def make() -> Tensor:
             data = TrainSet(bundle.inputs, Labels(bundle.labels, len(bundle.classes)))
-            return teach(data, net, plan, progress)
+            return teach(data, net, plan, callbacks)
 
         return cache(make)
 
     return {"mean_probs": taught(mean_probs), "last_probs": taught(last_probs), "x": cache(lambda: raw_inputs(bundle))}
 
 
-def _taught(teacher: Teacher, data: TrainSet, net: Net, plan: Plan, progress: Progress | None) -> Tensor:
+def _taught(teacher: Teacher, data: TrainSet, net: Net, plan: Plan, callbacks: Sequence[Callback]) -> Tensor:
     whole = plan.model_copy(update={"val_fraction": 0.0, "pick": "last"})  # every sample gets a row
-    Trainer(whole, net, progress=progress).fit(teacher, data)
+    Trainer(whole, net, callbacks=callbacks).fit(teacher, data)
     return teacher.store.full().cpu()

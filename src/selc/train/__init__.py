@@ -1,7 +1,6 @@
 """One loop, and stages of it."""
 
 from selc.train.plan import Plan
-from selc.train.progress import Progress
 from selc.train.stages import Trainer
 
-__all__ = ["Plan", "Progress", "Trainer"]
+__all__ = ["Plan", "Trainer"]

@@ -1,8 +1,8 @@
-"""Passes without training: accuracy on a named set, and the sweep over the training set."""
+"""Passes without training: the metrics on a named set, and the sweep over the training set."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from selc.core.store import Store
 from selc.core.world import ALONE, World
 from selc.methods.base import Method
+from selc.train.metrics import Function, measured, rows_of, wanted
 from selc.types import EvalSet, Inputs, TrainSet
 
 EVAL_BATCH = 1024  # largest one; no gradients are kept, so it is larger than in training
@@ -70,22 +71,24 @@ class Evaluator:
             return places
         return torch.cat([places[:0], *places.split(self.batch)[self.world.rank :: self.world.size]])
 
-    def accuracy(self, data: EvalSet) -> dict[str, float]:
-        """Top-1 and, with more than five classes, top-5 accuracy; each process measures its part of the batches."""
-        hits = torch.zeros(5, device=self.device)
-        first = 0
-        num_classes = 0
-        places = self.own_places(len(data.labels))
+    def measure(self, data: EvalSet, metrics: Mapping[str, Function]) -> dict[str, float]:
+        """The value of each metric on a set; each process passes over its part of the batches, once for all metrics."""
+        asked, M = wanted(metrics), len(data.labels)
+        places = self.own_places(M)
         labels = data.labels[places]
+        parts: list[dict[str, Tensor]] = []
+        first = num_classes = 0
         for outputs, batch in self.outputs(data.inputs, places if data.rows is None else data.rows[places]):
             log_p = self.method.log_probs(outputs)
+            parts.append(rows_of(log_p, labels[first : first + len(batch)], asked))
             num_classes = log_p.shape[1]
-            top = log_p.topk(min(5, num_classes), dim=1).indices
-            label = labels[first : first + len(batch), None]
-            hits[: top.shape[1]] += (top == label).sum(dim=0)
             first += len(batch)
-        share = (self.world.sum(hits).cumsum(0) / max(len(data.labels), 1)).tolist()
-        return {"top1": share[0]} | ({"top5": share[4]} if num_classes > 5 else {})
+        # A process without rows takes part in what follows with none.
+        num_classes = max(int(count) for count in self.world.gather(torch.tensor([num_classes])))
+        parts = parts or [rows_of(torch.empty(0, max(num_classes, 1), device=self.device), labels[:0], asked)]
+        rows = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+        table = {name: self.world.gather_rows(places, column, M).cpu() for name, column in rows.items()}
+        return measured(metrics, {**table, "labels": data.labels.cpu()}, num_classes)
 
 
 class TrainSweep:

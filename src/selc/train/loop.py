@@ -6,12 +6,14 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from selc.core.seeding import seed_of
+from selc.callbacks import Callbacks, EpochRecord
+from selc.core.seeding import seed_of, seed_torch
 from selc.core.store_forms import one_hot
 from selc.core.world import current
 from selc.errors import ConfigError, TrainingError
@@ -20,15 +22,13 @@ from selc.methods.parts import Pair
 from selc.train.checkpoint import Checkpoint
 from selc.train.engine import Engine
 from selc.train.evaluate import Evaluator, TrainSweep, has_images
+from selc.train.metrics import chosen, headline
 from selc.train.order import Order, own_part
 from selc.train.packing import pack, restore, tables_of, unpack
 from selc.train.plan import Plan
-from selc.train.progress import Progress
 from selc.train.record import Record
 from selc.train.snapshots import Snapshots
 from selc.types import Batch, EvalSet, Outcome, Pass, Step, TrainSet
-
-Stop = Callable[[int, Pass | None], bool]  # (epochs that are done, all looks so far) -> stop?
 
 
 def as_verified(method: Method, step: Step, batch: Batch, held: Tensor) -> Tensor:
@@ -70,11 +70,10 @@ class Stage:
     tests: Mapping[str, EvalSet]
     val: EvalSet | None
     checkpoint: Checkpoint | None
-    progress: Progress
+    callbacks: Callbacks
     saved: tuple[dict[str, Tensor], dict[str, Any]] | None = None  # what the checkpoint held
     looks: EvalSet | None = None  # shown to the network, and never trained on
     per_epoch: int = 1  # times in an epoch that they are shown, the last one at its end
-    stop: Stop | None = None  # asked after each epoch
     aside: str = ""  # what the stage is for, if it is no part of the result
     snapshots: Snapshots | None = None  # where states to step back to are kept
     begin: Beginning | None = None  # a state to go on from, instead of a fresh network
@@ -89,6 +88,7 @@ class Stage:
         self.evaluator = Evaluator(
             self.engine.model, self.method, device, dtype, plan.batch_size, self.world, joint=joint
         )
+        self.metrics = chosen(plan.metrics)
         self.sweep = TrainSweep(self.evaluator, data)
         folder = self.checkpoint.folder / "records" if self.checkpoint else None
         self.record = Record(len(data), data.num_classes, device, folder, data.owned)
@@ -118,8 +118,8 @@ class Stage:
         first = self.begin.epoch if self.begin else 0
         rows = self.order.samples
         if rows < plan.batch_size:
-            self.progress.notice(f"batch_size {plan.batch_size} is more than the {rows} samples: one batch holds all.")
-        self.progress.begin_stage(self.number, plan.epochs, first + len(history), rows, self.aside)
+            self.callbacks.notice(f"batch_size {plan.batch_size} is more than the {rows} samples: one batch holds all.")
+        self.callbacks.on_stage_begin(self.number, plan.epochs, first + len(history), rows, self.aside)
 
         for epoch in range(first + len(history), plan.epochs):
             if history and history[-1].get("stop"):
@@ -151,20 +151,23 @@ class Stage:
             shown = self.look(looks - 1)
             if shown is not None and self.looks is not None:
                 entry["held_out"] = float((shown.predictions == self.looks.labels.cpu()).double().mean())
-            if self.stop is not None:
-                entry["stop"] = self.stop(epoch + 1, None if self.looked is None else self.looked.read(looks))
+            ended = EpochRecord(entry, self.looks_reader(looks))
+            if (stop := self.callbacks.on_epoch_end(ended)) is not None:
+                entry["stop"] = stop
             # What is decided by these numbers is decided by the same ones everywhere, to the last bit.
             entry = history[-1] = self.world.broadcast(entry)
-            if self.val is not None and (best is None or entry["val"]["top1"] > best[0]):
-                best = entry["val"]["top1"], engine.packed("best")
+            if self.val is not None and (best is None or headline(entry["val"]) > best[0]):
+                best = headline(entry["val"]), engine.packed("best")
             self.save(history, best)
-            self.progress.end_epoch(entry)
+            self.callbacks.on_epoch_saved(replace(ended, entry=entry))
 
         if plan.pick == "best-val" and best is not None:
             engine.load(unpack("best", best[1]))
             self.sweep.forget()
+        record.wait()
         passes, believes = record.read(first + len(history)), self.data.settled(method.belief(self.sweep))
-        seen = None if self.looked is None else self.looked.read((first + len(history)) * self.per_epoch)
+        read_looks = self.looks_reader((first + len(history)) * self.per_epoch)
+        seen = None if read_looks is None else read_looks()
         outcome = Outcome(engine.finished(), believes, self.sweep(), *passes, history, self.number, seen)
         return outcome if self.begin is None else self.begin.joined(outcome)
 
@@ -174,7 +177,7 @@ class Stage:
         model, optimizer, autocast = engine.model, engine.optimizer, self.evaluator.autocast()
         networks = [model] if not isinstance(model, Pair) else list(model.children())  # each is clipped on its own
         rank = () if world.leads else (world.rank,)
-        torch.manual_seed(seed_of(self.seed, "epoch", epoch, *rank))  # for what draws by itself, such as dropout
+        seed_torch(self.evaluator.device, self.seed, "epoch", epoch, *rank)
         for group in optimizer.param_groups:
             group["lr"] = plan.rate(epoch)
         chosen, shard = method.select(), self.shard.to(self.evaluator.device)
@@ -210,7 +213,7 @@ class Stage:
                     torch.nn.utils.clip_grad_norm_(network.parameters(), plan.clip_norm)
             optimizer.step()
             losses.append(loss.detach())
-            self.progress.advance(len(batches[number]))
+            self.callbacks.on_batch_end(len(batches[number]))
             due = ((number + done) * self.per_epoch // len(batches) for done in (0, 1))
             for look in range(*due):
                 if look + 1 < self.per_epoch:  # the last one is taken when the epoch has ended
@@ -252,6 +255,13 @@ class Stage:
             done += len(batch)
         return self.looked.end(self.method, number, None)
 
+    def looks_reader(self, looks: int) -> Callable[[], Pass] | None:
+        """Reads the first looks. Every process calls this and waits for the one that writes; then any may read."""
+        if self.looked is None:
+            return None
+        self.looked.wait()
+        return partial(self.looked.read, looks)
+
     def measure(self, kept: Pass) -> dict[str, Any]:
         """What an epoch shows: on the training pass, on the labels that the method keeps, on the named sets."""
         given = self.data.labels.hard.cpu()
@@ -263,9 +273,9 @@ class Stage:
         if self.method.keeps_belief:
             entry["changed"] = float((kept.beliefs != given).float().mean())
         for name, data in self.tests.items():
-            entry[name] = self.evaluator.accuracy(data)
+            entry[name] = self.evaluator.measure(data, self.metrics)
         if self.val is not None:
-            entry["val"] = self.evaluator.accuracy(self.val)
+            entry["val"] = self.evaluator.measure(self.val, self.metrics)
         return entry
 
     def save(self, history: list[dict[str, Any]], best: tuple[float, dict[str, Tensor]] | None) -> None:

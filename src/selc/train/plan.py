@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from selc.core.world import current, local_rank
 from selc.errors import ConfigError, unknown
+from selc.train.metrics import usual
+from selc.types import StagePlan
 
 FUSED = ("cpu", "cuda", "mps")  # devices on which torch's optimizers have a fused step
 
@@ -44,6 +46,7 @@ class Plan(BaseModel):
     sync_batchnorm: bool = False  # of several processes on GPUs: batch norm over the whole batch, not a process's part
     losses: Literal["training", "sweep"] = "training"  # recorded in the training pass, or in eval mode after each epoch
     pick: Literal["last", "best-val"] = "last"  # which epoch's network is the result
+    metrics: list[str] = Field(default_factory=usual)  # measured on every named set, beside top1
     val_fraction: float = Field(default=0.0, ge=0, lt=1)  # held out of the noisy training set
 
     @field_validator("optimizer")
@@ -55,6 +58,10 @@ class Plan(BaseModel):
         if name.lower() not in known:
             raise unknown("optimizer", name, known)
         return known[name.lower()]
+
+    def of_stage(self) -> StagePlan:
+        """What a method may know of it."""
+        return StagePlan(self.epochs, self.batch_size, self.seed)
 
     def rate(self, epoch: int) -> float:
         """The learning rate of an epoch, counted from 0."""

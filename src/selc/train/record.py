@@ -15,13 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from selc.core.seen import AT_ONCE, class_type
 from selc.core.world import current
 from selc.errors import RunFolderError
 from selc.files import make_folder, sync_folder, writing
 from selc.methods.base import Method
 from selc.types import Pass
 
-TOGETHER = 2**16  # outputs of batches that are worked on in one call
 FILE = "epochs.bin"
 
 
@@ -32,7 +32,7 @@ class Record:
         self, num_rows: int, num_classes: int, device: torch.device, folder: Path | None, owned: Tensor | None = None
     ) -> None:
         self.num_rows, self.num_classes, self.folder, self.owned = num_rows, num_classes, folder, owned
-        self.dtype = _class_type(num_classes)
+        self.dtype = class_type(num_classes)
         self.device = device
         self.epochs: list[Pass] = []
         self.known = 0  # epochs in the file that are known to be whole
@@ -48,7 +48,7 @@ class Record:
     def note(self, method: Method, outputs: Tensor, target: Tensor, index: Tensor) -> None:
         """Take down a batch. Small ones wait for each other, to be worked on in fewer calls."""
         self.waiting.append((outputs.detach(), target, index))
-        if len(self.waiting) * outputs.numel() >= TOGETHER:
+        if len(self.waiting) * outputs.numel() >= AT_ONCE:
             self.settle(method)
 
     @torch.no_grad()
@@ -79,11 +79,15 @@ class Record:
         for epoch in range(epochs):
             self._keep(epoch, Pass(*(field[epoch] for field in earlier)))
 
+    def wait(self) -> None:
+        """Every process waits for the first one, which may still be writing."""
+        if self.folder is not None:
+            current().barrier()
+
     def read(self, epochs: int) -> Pass:
-        """The first epochs together, [E, N] each."""
+        """The first epochs together, [E, N] each; of several processes, any may read once all have waited."""
         if self.folder is None:
             return Pass(*(torch.stack(parts) for parts in zip(*self.epochs[:epochs], strict=True)))
-        current().barrier()  # the first process may still be writing
         return read_records(self.folder, epochs, self.num_rows, self.num_classes)
 
     def _keep(self, epoch: int, kept: Pass) -> None:
@@ -140,10 +144,6 @@ def read_records(folder: Path, epochs: int, num_rows: int, num_classes: int) -> 
             )
     fields = (np.asarray(blocks[name]) for name in Pass._fields)
     return Pass(*(torch.from_numpy(field) for field in fields))
-
-
-def _class_type(num_classes: int) -> torch.dtype:
-    return torch.int16 if num_classes < 2**15 else torch.int32
 
 
 def _block(num_rows: int, num_classes: int) -> np.dtype[Any]:

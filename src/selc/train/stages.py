@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,24 +10,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from selc.core.seeding import generator, seed_of
+from selc.callbacks import Callback, Callbacks
+from selc.core.seeding import generator, seed_of, seed_torch
 from selc.core.store_choice import choose_form, free_bytes
 from selc.core.world import current
 from selc.errors import ConfigError, RunFolderError
-from selc.files import read_json, write_json, write_tensors
+from selc.files import read_json, write_json
 from selc.methods.base import METHODS, Method, Net
 from selc.train.checkpoint import Checkpoint
 from selc.train.forecast import forecast
-from selc.train.loop import Beginning, Stage, Stop
+from selc.train.loop import Beginning, Stage
+from selc.train.metrics import chosen
 from selc.train.order import deal
 from selc.train.packing import pack, restore, tables_of
 from selc.train.plan import Plan
-from selc.train.progress import Progress
 from selc.train.record import Record, read_records
 from selc.train.snapshots import Snapshots
-from selc.turning.decision import Decision
-from selc.turning.evidence import Evidence
-from selc.types import EvalSet, Outcome, Pass, TrainSet
+from selc.types import Decided, EvalSet, Outcome, Pass, TrainSet
 
 
 class Trainer:
@@ -42,17 +41,18 @@ class Trainer:
         val: EvalSet | None = None,
         folder: Path | None = None,
         fingerprint: str = "",
-        progress: Progress | None = None,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         self.plan, self.net, self.folder, self.fingerprint = plan, net, folder, fingerprint
         self.device = plan.torch_device()
         self.tests = {name: data.to(self.device) for name, data in (tests or {}).items()}
         self.val = val.to(self.device) if val is not None else None
-        self.progress = progress or Progress()
+        self.callbacks = Callbacks(callbacks)
         self.stages = 0
         self.recorded: Pass | None = None  # by the last stage that recorded any
         self.snapshots: dict[int, Snapshots] = {}
         self.dealt: dict[bool, Tensor] = {}
+        chosen(plan.metrics)  # a name that nobody knows is refused here, not after an epoch
         if plan.pick == "best-val" and val is None and plan.val_fraction == 0:
             raise ConfigError("pick 'best-val' needs a validation set; got none. Set val_fraction, such as 0.1.")
 
@@ -63,20 +63,23 @@ class Trainer:
 
     @property
     def epochs(self) -> int:
-        """The epochs of a stage."""
+        """The epochs of a stage, unless it is told otherwise."""
         return self.plan.epochs
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of a batch."""
+        return self.plan.batch_size
 
     def tell(self, text: str) -> None:
         """Say what happens next."""
-        self.progress.tell(text)
+        self.callbacks.on_message(text)
 
-    def decided(self, decision: Decision, evidence: Evidence | None) -> None:
+    def decided(self, decided: Decided) -> None:
         """Note what a method has decided, and by what."""
         if self.folder is not None and current().leads:
-            if evidence is not None:
-                write_tensors(self.folder / "evidence.safetensors", evidence.tensors())
-            write_json(self.folder / "decision.json", decision.as_dict())
-        self.progress.decided(decision.as_dict())
+            decided.save(self.folder)
+        self.callbacks.on_decision(decided)
 
     def forecast(self, data: TrainSet) -> float:
         """Seconds that one training takes, by counting what it computes: the same on any machine."""
@@ -89,7 +92,7 @@ class Trainer:
         self.dealt.clear()
         check_processes(method, self.plan, len(data))
         data = self._in_form(self._own(self._hold_out(data.to(self.device))), method)
-        method.check(data, self.plan.epochs, self.plan.batch_size)
+        method.check(data, self.plan.of_stage())
         devices = [self.device] if self.device.type == "cuda" else []
         threads = torch.get_num_threads()
         torch.set_num_threads(self.plan.threads or threads)
@@ -111,7 +114,7 @@ class Trainer:
         model: nn.Module | None = None,
         looks: EvalSet | None = None,
         per_epoch: int = 1,
-        stop: Stop | None = None,
+        callbacks: Sequence[Callback] = (),
         back: float = 0.0,
         start_from: tuple[Outcome, float] | None = None,
         aside: str = "",
@@ -119,16 +122,17 @@ class Trainer:
     ) -> Outcome:
         """One stage: a fresh network, on with ``model``, or on from the latest state before a clock of an outcome.
 
-        ``looks`` are shown to the network ``per_epoch`` times in an epoch and never trained on. ``stop`` is asked after
-        each epoch. ``back`` is how many epochs one may want to step back from where it ends. ``aside`` says what a
-        stage is for that is no part of the result. ``changes`` replace settings of the plan.
+        ``looks`` are shown to the network ``per_epoch`` times in an epoch and never trained on. ``callbacks`` are those
+        of this stage, asked before those of the run. ``back`` is how many epochs one may want to step back from where
+        it ends. ``aside`` says what a stage is for that is no part of the result. ``changes`` replace settings of the
+        plan.
         """
         check_processes(method, self.plan, len(data))
         number = self.stages
         self.stages += 1
         plan = Plan.model_validate(self.plan.model_dump() | changes)
         folder = None if self.folder is None else self.folder / f"stage-{number}"
-        checkpoint = None if folder is None else Checkpoint(folder, self.fingerprint, self.progress.notice)
+        checkpoint = None if folder is None else Checkpoint(folder, self.fingerprint, self.callbacks.notice)
         state = checkpoint.open() if checkpoint else None
         snapshots = begin = None
         if back > 0:
@@ -139,19 +143,19 @@ class Trainer:
             # Where it once began it begins again: the states are dropped before the run counts as finished.
             epoch = state["begin"][1] if state is not None and "begin" in state else states.before(clock)
             begin = Beginning(outcome, states, epoch)
+        doubt = method.check(data, plan.of_stage())
         if model is None:
-            torch.manual_seed(seed_of(plan.seed, number, "init"))
+            seed_torch(self.device, plan.seed, number, "init")
             model = method.build(self.net, data.num_classes)
         model.to(self.device)
-        method.setup(data)
+        method.setup(data, plan.of_stage())
         method.to(self.device)
-        doubt = method.check(data, plan.epochs, plan.batch_size)
         if checkpoint is not None and state is not None and state["finished"]:
             remembered = _remembered(checkpoint, method, model, data, number, looks, per_epoch)
             return self._noted(remembered if begin is None else begin.joined(remembered))
         saved = checkpoint.load(tables_of("method", method)) if checkpoint else None
         if doubt is not None and saved is None:
-            self.progress.notice(doubt)
+            self.callbacks.notice(doubt)
         shard = self._shard(data, plan.stratified)
         stage = Stage(
             number=number,
@@ -163,11 +167,10 @@ class Trainer:
             tests=self.tests,
             val=self.val,
             checkpoint=checkpoint,
-            progress=self.progress,
+            callbacks=Callbacks([*callbacks, self.callbacks]),
             saved=saved,
             looks=looks,
             per_epoch=per_epoch,
-            stop=stop,
             aside=aside,
             snapshots=snapshots,
             begin=begin,
@@ -231,14 +234,14 @@ class Trainer:
                     raise RunFolderError(f"{kept} must say the form of the tables; got other content. Remove the file.")
             else:
                 rows = len(data) if data.owned is None else len(data.owned)
-                tables = 2 + getattr(method, "window", 0)
+                tables = 2 + method.window
                 form, why = choose_form(rows, data.num_classes, free_bytes(self.device), tables)
                 chosen = {"form": form, "why": why}
                 if kept is not None:
                     write_json(kept, chosen)
         chosen = world.broadcast(chosen)
         if chosen["form"] != "dense" and chosen["why"]:
-            self.progress.notice(chosen["why"])
+            self.callbacks.notice(chosen["why"])
         return replace(data, form=chosen["form"], scratch=self.folder)
 
 

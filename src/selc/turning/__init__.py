@@ -4,6 +4,7 @@ from selc.turning.decision import Decision, Reason, decide
 from selc.turning.evidence import Evidence
 from selc.turning.held_out import HeldOut
 from selc.turning.paper import Metric, separation, separations, turning_point
+from selc.turning.point import TurningPoint
 
 __all__ = [
     "Decision",
@@ -11,6 +12,7 @@ __all__ = [
     "HeldOut",
     "Metric",
     "Reason",
+    "TurningPoint",
     "decide",
     "separation",
     "separations",

@@ -66,11 +66,8 @@ class HeldOut(nn.Module):
                 f"held-out rows must have outputs [M, C] and labels [M]; got {list(outputs.shape)} and "
                 f"{list(labels.shape)}."
             )
-        if self.looks and not torch.equal(labels, self.labels):
-            raise InputError(
-                "held-out rows must be the same ones in the same order after each epoch; got other labels than before. "
-                "Do not shuffle the validation loader."
-            )
+        if self.looks:
+            check_same_rows("held-out rows must be the same ones", labels, self.labels)
         p = outputs.detach().float().softmax(dim=1).cpu()
         self.labels, self.num_classes = labels, outputs.shape[1]
         sure, named = p.max(dim=1)
@@ -93,6 +90,15 @@ class HeldOut(nn.Module):
         labels, *looks = state[:, :-1].cpu()
         self.labels, self.num_classes = labels.long(), int(state[0, -1])
         self.looks = [(looks[k].long(), looks[k + 1].float(), looks[k + 2].float()) for k in range(0, len(looks), 3)]
+
+
+def check_same_rows(must: str, labels: Tensor, before: Tensor) -> None:
+    """Looks are compared row by row, so rows must not change places between them."""
+    if not torch.equal(labels, before):
+        raise InputError(
+            f"{must} in the same order after each epoch; got other labels than before. Do not shuffle the validation "
+            "loader."
+        )
 
 
 @torch.no_grad()

@@ -132,6 +132,15 @@
     }));
   }
 
+  function fillTexts(box, texts) {
+    box.replaceChildren(...texts.map(([name, value]) => {
+      const text = make("p", value, "text");
+      text.dir = "auto";
+      text.title = name;
+      return text;
+    }));
+  }
+
   function showPicture(image, url) {
     image.onload = () => image.classList.toggle("pixels", image.naturalWidth <= 64);
     image.src = url;
@@ -157,9 +166,10 @@
           showPicture(image, data.small[key]);
           item.append(image);
         } else if (data.tables[key]) {
-          const table = make("table");
+          const [texts, table] = [make("div"), make("table")];
+          fillTexts(texts, data.texts[key] ?? []);
           fillTable(table, data.tables[key]);
-          item.append(table);
+          item.append(texts, table);
         }
         list.append(item);
       }
@@ -207,10 +217,13 @@
     const picture = data.pictures[sample.key];
     get("picture").hidden = !picture;
     if (picture) showPicture(get("picture"), picture);
+    const texts = data.texts[sample.key] ?? [];
+    get("texts").hidden = texts.length === 0;
+    fillTexts(get("texts"), texts);
     const cells = data.tables[sample.key] ?? [];
     get("cells").hidden = cells.length === 0;
     fillTable(get("cells"), cells);
-    get("nothing").hidden = Boolean(picture) || cells.length > 0;
+    get("nothing").hidden = Boolean(picture) || cells.length + texts.length > 0;
     get("sample").textContent = sample.id;
     get("given").textContent = sample.given;
     get("suggested").textContent = sample.suggested;

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,16 @@ from selc.errors import ConfigError
 from selc.files import write_text
 from selc.report.review.alike import Alike, look_alikes
 from selc.report.review.order import most_valuable
-from selc.report.review.pictures import LARGE, SMALL, cells, shows_images, thumbnails
+from selc.report.review.pictures import (
+    FEW_LETTERS,
+    LARGE,
+    LETTERS,
+    SMALL,
+    cells,
+    free_texts,
+    shows_images,
+    thumbnails,
+)
 from selc.run.config import ARRAYS
 from selc.run.decisions import FORMAT, check_unique, fingerprint
 from selc.run.folder import RunFolder
@@ -79,7 +89,7 @@ def as_data(content: Any) -> str:
 def _content(run: RunFolder, findings: Findings, bundle: Bundle | None, rows: list[int], alike: int) -> dict[str, Any]:
     ids, names = run.ids, run.classes
     near = look_alikes(run, bundle, findings, rows, alike) if bundle is not None else [[] for _ in rows]
-    pictures, small, table = _views(bundle, rows, near)
+    shown = _views(bundle, rows, near)
     columns = findings.columns(ids, names)
     samples = [
         {
@@ -103,24 +113,35 @@ def _content(run: RunFolder, findings: Findings, bundle: Bundle | None, rows: li
         "total": len(ids),
         "classes": list(names),
         "samples": samples,
-        "pictures": pictures,
-        "small": small,
-        "tables": {str(row): cell for row, cell in table.items()},
+        **asdict(shown),
     }
 
 
-def _views(
-    bundle: Bundle | None, rows: list[int], near: list[list[Alike]]
-) -> tuple[dict[str, str], dict[str, str], dict[int, list[tuple[str, str]]]]:
-    """Pictures of the samples and of their look-alikes, or the cells of both, by row."""
+@dataclass(frozen=True)
+class _Views:
+    """What there is to see, by row: pictures of the samples and of their look-alikes, or texts and cells of both."""
+
+    pictures: dict[str, str] = field(default_factory=dict)
+    small: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    tables: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+
+
+def _views(bundle: Bundle | None, rows: list[int], near: list[list[Alike]]) -> _Views:
     if bundle is None:
-        return {}, {}, {}
+        return _Views()
     others = sorted({row for groups in near for group in groups for row in group.rows})
-    if not shows_images(bundle):
-        both = sorted({*rows, *others})
-        return {}, {}, dict(zip(both, cells(bundle, both), strict=True))
-    large, small = thumbnails(bundle, rows, LARGE), thumbnails(bundle, others, SMALL)
-    return dict(zip(map(str, rows), large, strict=True)), dict(zip(map(str, others), small, strict=True)), {}
+    if shows_images(bundle):
+        large, small = thumbnails(bundle, rows, LARGE), thumbnails(bundle, others, SMALL)
+        return _Views(_by_row(rows, large), _by_row(others, small))
+    beside = sorted({*others} - {*rows})
+    texts = _by_row(beside, free_texts(bundle, beside, FEW_LETTERS)) | _by_row(rows, free_texts(bundle, rows, LETTERS))
+    both = sorted({*rows, *others})
+    return _Views(texts=texts, tables=_by_row(both, cells(bundle, both)))
+
+
+def _by_row(rows: list[int], values: list[Any]) -> dict[str, Any]:
+    return dict(zip(map(str, rows), values, strict=True))
 
 
 def _asset(name: str) -> str:

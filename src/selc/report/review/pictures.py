@@ -1,4 +1,4 @@
-"""What a sample looks like: a small picture, or its most telling cells."""
+"""What a sample looks like: a small picture, its texts, or its most telling cells."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from torch import Tensor
 
 from selc.data import Bundle, ImageInputs
 from selc.report.cells import cells_at, written
+from selc.report.style import shortened
 
 LARGE, SMALL = 224, 72  # pixels a side, at most: of a sample under review, of a look-alike
 LOSSLESS = 48  # up to that side a PNG is small enough, and no pixel is smeared
+LETTERS, FEW_LETTERS = 4_000, 400  # of a free text, at most: of a sample under review, of a look-alike
 CELLS = 12  # of a row of features that are shown
 BATCH = 256
 
@@ -44,7 +46,7 @@ def thumbnails(bundle: Bundle, rows: Sequence[int], largest: int) -> list[str]:
 
 
 def cells(bundle: Bundle, rows: Sequence[int]) -> list[list[tuple[str, str]]]:
-    """Names and values of each row: its texts, and numbers; all of these, or those that are farthest from the mean."""
+    """Names and values of each row: its categories, and numbers; all, or those that are farthest from the mean."""
     if not rows:
         return []
     found = cells_at(bundle, rows)
@@ -59,6 +61,12 @@ def cells(bundle: Bundle, rows: Sequence[int]) -> list[list[tuple[str, str]]]:
         + [(found.names[k], written(found.numbers[row, k])) for k in picked]
         for row, picked in enumerate(chosen.tolist())
     ]
+
+
+def free_texts(bundle: Bundle, rows: Sequence[int], letters: int) -> list[list[tuple[str, str]]]:
+    """The columns of free text of each row, with their names."""
+    found = cells_at(bundle, rows).free if rows else {}
+    return [[(name, shortened(column[k].strip(), letters)) for name, column in found.items()] for k in range(len(rows))]
 
 
 def _url(image: Tensor, largest: int) -> str:
