@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from selc._io.files import write_text
 from selc.analysis import analyse
 from selc.analysis.findings import RELABEL, REVIEW
-from selc.files import write_text
 from selc.methods import CE, SELC, create
 from selc.types import TrainSet
 from suite import Cell, arguments_for, load, plan_for, run_all, train

@@ -20,8 +20,8 @@ from tests.fuzz.harness import MEMORY, SECONDS, Tally, fuzz, replay
 from tests.fuzz.kinds import KINDS
 from tests.fuzz.structures import GRAMMARS, made_up
 
-from selc.files import write_text
-from selc.run.folder import environment
+from selc._io.files import write_text
+from selc.runs.folder import environment
 
 RESULTS = Path(__file__).parent / "results" / "fuzz.md"
 

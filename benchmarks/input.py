@@ -29,9 +29,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from machine import machine
-from selc.data.folder import folder
-from selc.files import write_text
-from selc.run.folder import environment
+from selc._io.files import write_text
+from selc.data.sources.image_folder import folder
+from selc.runs.folder import environment
 
 ROWS, BATCH = 20_000, 128
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)

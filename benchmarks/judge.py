@@ -32,17 +32,17 @@ from torch import Tensor
 
 from judge_data import Cell, Job, jobs, load, write_images
 from judge_page import page
+from selc._io.files import make_folder, read_tensors, write_tensors, write_text
 from selc.analysis import LabelAnalysis, analyse
-from selc.analysis.labels import mean_probabilities
-from selc.core.watcher import Watcher
-from selc.files import make_folder, read_tensors, write_tensors, write_text
+from selc.analysis.label_analysis import mean_probabilities
+from selc.losses.watcher import Watcher
 from selc.methods import CE, SELC
 from selc.methods.aum import margin
 from selc.methods.base import Train
 from selc.methods.judge import Judged
 from selc.nets import create as create_net
-from selc.run.folder import environment
-from selc.train import Plan, Trainer
+from selc.runs.folder import environment
+from selc.training import Plan, Trainer
 from selc.turning import Evidence, TurningPoint, decide
 from selc.turning.paper import turning_point
 from selc.turning.splits import deal_parts

@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from selc._io.files import make_folder
 from selc.data import ArrayInputs, digits
-from selc.data.own import suits
+from selc.data.sources.recognise import suits
 from selc.errors import ConfigError
-from selc.files import make_folder
-from selc.train import Plan
+from selc.training import Plan
 from selc.types import EvalSet, Labels, TrainSet
 from suite import load as load_suite
 from suite import subset

@@ -13,9 +13,9 @@ import torch
 from sklearn.cluster import KMeans
 from sklearn.mixture import GaussianMixture
 
-from selc.core import fit_mixture, normalise, two_means
-from selc.files import write_text
-from selc.run.folder import environment
+from selc._io.files import write_text
+from selc.runs.folder import environment
+from selc.turning.mixture import fit_mixture, normalise, two_means
 
 RESULTS = Path(__file__).parent / "results" / "mixture.md"
 TARGET = 50

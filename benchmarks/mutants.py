@@ -30,8 +30,8 @@ from types import CodeType
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
 SELC = ["tests/methods/test_judge.py", "tests/methods/test_selc_auto.py"]
-LOSS = ["tests/core/test_selc_loss.py", "tests/core/test_selc_loss_forms.py", "tests/core/test_selc_loss_auto.py"]
-STORES = ["tests/core/test_store.py", "tests/core/test_store_forms.py", "tests/core/test_store_choice.py"]
+LOSS = ["tests/losses/test_selc_loss.py", "tests/losses/test_selc_loss_forms.py", "tests/losses/test_selc_loss_auto.py"]
+STORES = ["tests/memory/test_store.py", "tests/memory/test_store_forms.py", "tests/memory/test_store_choice.py"]
 FILES: dict[str, list[str]] = {
     "turning/decision.py": ["tests/turning/test_decision.py", *SELC],
     "turning/evidence.py": ["tests/turning/test_evidence.py", "tests/turning/test_decision.py", *SELC],
@@ -39,17 +39,17 @@ FILES: dict[str, list[str]] = {
     "turning/paper.py": ["tests/turning/test_paper.py"],
     "turning/point.py": ["tests/turning/test_point.py", *SELC],
     "turning/splits.py": ["tests/turning/test_splits.py", *SELC],
-    "analysis/labels.py": ["tests/analysis/test_labels.py", "tests/test_recorder.py", *SELC],
+    "analysis/label_analysis.py": ["tests/analysis/test_labels.py", "tests/test_recorder.py", *SELC],
     "analysis/findings.py": ["tests/analysis/test_labels.py", "tests/test_findings.py"],
     "analysis/lapse.py": ["tests/analysis/test_noise.py", "tests/analysis/test_labels.py"],
-    "analysis/noise.py": ["tests/analysis/test_noise.py", "tests/analysis/test_labels.py"],
+    "analysis/noise_rate.py": ["tests/analysis/test_noise.py", "tests/analysis/test_labels.py"],
     "analysis/probabilities.py": ["tests/analysis/test_probabilities.py"],
     "analysis/training_pass.py": ["tests/test_recorder.py"],
     "analysis/words.py": ["tests/test_cli.py", "tests/test_report_page.py"],
-    "core/loss.py": ["tests/core/test_soft_cross_entropy.py", *LOSS],
-    "core/selc_loss.py": LOSS,
-    "core/store.py": STORES,
-    "core/store_topk.py": STORES,
+    "losses/cross_entropy.py": ["tests/losses/test_soft_cross_entropy.py", *LOSS],
+    "losses/selc_loss.py": LOSS,
+    "memory/store.py": STORES,
+    "memory/topk.py": STORES,
     "methods/judge.py": SELC,
     "methods/selc.py": SELC,
     "methods/selc_plus.py": ["tests/methods/test_formulas.py", *SELC, "tests/contract/test_methods.py"],

@@ -25,14 +25,14 @@ import torch
 import torch.nn.functional as F
 
 from machine import machine
+from selc._io.files import write_text
 from selc.callbacks import Callback, EpochRecord
 from selc.data import ArrayInputs
-from selc.files import write_text
 from selc.methods import create as create_method
 from selc.nets import create as create_net
 from selc.recorder import Recorder
-from selc.run.folder import environment
-from selc.train import Plan, Trainer
+from selc.runs.folder import environment
+from selc.training import Plan, Trainer
 from selc.types import Labels, TrainSet
 
 THREADS = 1
@@ -179,7 +179,7 @@ def ours(task: Task, method: str, *, folder: bool = False, now: Now = time.proce
 FIRST_BATCH = """
 import sys, time
 from selc.callbacks import Callback
-from selc.run import Config, execute
+from selc.runs import Config, execute
 
 class First(Callback):
     def on_batch_end(self, rows):

@@ -17,9 +17,9 @@ from typing import Any
 import torch
 
 from overhead import MLP, THREADS, Measurement, Task, bare, table
-from selc.files import write_text
+from selc._io.files import write_text
 from selc.recorder import Recorder
-from selc.run.folder import environment
+from selc.runs.folder import environment
 
 RESNET = Task("resnet18", (3, 32, 32), rows=64, epochs=1, batch_size=32)
 WIDE = Task("mlp", (256,), rows=12_800, epochs=3, classes=1_000)

@@ -9,7 +9,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from selc.files import write_text
+from selc._io.files import write_text
 
 RESULTS = Path(__file__).parent / "results" / "methods.jsonl"
 WORDS = RESULTS.with_suffix(".txt")  # what the table says, in words: written by hand, as numbers are not

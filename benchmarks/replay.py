@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from selc.files import read_tensors
+from selc._io.files import read_tensors
 from selc.turning import Evidence, decide
 
 Rule = Callable[[Evidence], int]

@@ -27,9 +27,9 @@ import torch
 
 from machine import machine
 from overhead import THREADS, Measurement, Task, Turn, bare, ours
-from selc.files import write_text
+from selc._io.files import write_text
 from selc.nets import create as create_net
-from selc.run.folder import environment
+from selc.runs.folder import environment
 
 RESULTS = Path(__file__).parent / "results"
 LOOP = Task("mlp", (256,), rows=50_000, epochs=1)
@@ -150,7 +150,7 @@ from selc.data import ArrayInputs
 from selc.callbacks import Callback
 from selc.methods import create
 from selc.nets import create as net
-from selc.train import Plan, Trainer
+from selc.training import Plan, Trainer
 from selc.types import Labels, TrainSet
 N, C, store = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 def peak():  # not ru_maxrss, which a process takes over from the one that started it

@@ -31,9 +31,9 @@ import torch
 from torch import Tensor
 
 from machine import machine
-from selc.core import Store
-from selc.core.store_forms import FormName, Half
-from selc.files import write_text
+from selc._io.files import write_text
+from selc.memory import Store
+from selc.memory.forms import FormName, Half
 
 THREADS = 1
 ALPHA = 0.9
@@ -433,7 +433,7 @@ def main() -> None:
         form, rows, columns = sys.argv[2:5]
         print(json.dumps(child(form, int(rows), int(columns))))
         return
-    from selc.run.folder import environment
+    from selc.runs.folder import environment
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--only", choices=PARTS, action="append", help="some parts; what the others found stays")

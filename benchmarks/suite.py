@@ -18,14 +18,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from selc.core.seeding import generator
 from selc.data import ArrayInputs, digits
 from selc.errors import ConfigError, SelcError
 from selc.methods import Method
 from selc.nets import create as create_net
 from selc.noise import draw_noise
-from selc.run.folder import environment
-from selc.train import Plan, Trainer
+from selc.runs.folder import environment
+from selc.seeding import generator
+from selc.training import Plan, Trainer
 from selc.types import EvalSet, Labels, Outcome, TrainSet
 
 SUBSET = 10_000  # rows of the features

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from machine import machine
-from selc.files import write_text
-from selc.run.folder import environment
+from selc._io.files import write_text
+from selc.runs.folder import environment
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"

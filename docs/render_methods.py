@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
-from selc.files import write_text
+from selc._io.files import write_text
 from selc.methods import METHODS
 
 TARGET = Path(__file__).parent / "methods" / "index.md"

@@ -9,8 +9,8 @@ from unittest.mock import patch
 
 import torch
 
-from selc.core.store import Store
-from selc.core.store_forms import Form
+from selc.memory.forms import Form
+from selc.memory.store import Store
 from selc.types import TrainSet
 
 FLOAT32, FLOAT64 = torch.float32, torch.float64

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from selc.core import Store
 from selc.data import ArrayInputs
+from selc.memory import Store
 from selc.types import Batch, Labels, TrainSet
 
 

@@ -15,14 +15,14 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from selc import files
-from selc.core.store import Store
-from selc.core.world import World
+from selc._io import files
 from selc.errors import RunFolderError
-from selc.train import checkpoint as module
-from selc.train import slips
-from selc.train.checkpoint import Checkpoint, drop_older
-from selc.train.manifest import write_manifest
+from selc.memory.store import Store
+from selc.training.checkpoints import checkpoint as module
+from selc.training.checkpoints import slips
+from selc.training.checkpoints.checkpoint import Checkpoint, drop_older
+from selc.training.checkpoints.manifest import write_manifest
+from selc.world import World
 
 ROWS, COLUMNS, SHARDS = 37, 3, 4
 SHARD = torch.arange(ROWS) * 7 % SHARDS  # not in runs, and not of equal sizes

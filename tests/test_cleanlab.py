@@ -15,7 +15,7 @@ from sklearn.model_selection import cross_val_predict
 from selc.errors import InputError
 from selc.estimator import SELCClassifier
 from selc.integrations.cleanlab import from_cleanlab, to_cleanlab, transition_matrix
-from selc.run import fit as selc_fit
+from selc.runs import fit as selc_fit
 
 cleanlab = pytest.importorskip("cleanlab")
 Array = np.ndarray[Any, np.dtype[Any]]

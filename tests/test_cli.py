@@ -14,18 +14,18 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
+from selc._io.files import write_json
 from selc.analysis import Why
+from selc.analysis.unchanged import why_unchanged
 from selc.analysis.words import WHY, decision_sentence, percent
 from selc.cli import app
 from selc.data import DATASETS
-from selc.files import write_json
 from selc.methods import METHODS
 from selc.nets import NETS
 from selc.noise import NOISES
-from selc.run import RunFolder
-from selc.run.unchanged import why_unchanged
+from selc.runs import RunFolder
 from selc.screen import Screen, show_summary
-from selc.train.metrics import METRICS
+from selc.training.metrics import METRICS
 from selc.turning import Decision, TurningPoint
 from tests.own_data.miniature import folder as images
 

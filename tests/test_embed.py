@@ -24,12 +24,12 @@ from typer.testing import CliRunner
 
 from selc.cli.embed import embed as command
 from selc.data import ArrayInputs, ArrayPixels, Bundle, ImageInputs, View, digits, moons
-from selc.data.npz import npz
+from selc.data.sources.npz import npz
+from selc.encoders import embed_file
+from selc.encoders.embed import embed
+from selc.encoders.embed_net import Backbone, folded
 from selc.errors import ConfigError, InputError, RunFolderError
 from selc.nets import create
-from selc.run import embed_file
-from selc.run.embed import embed
-from selc.run.embed_net import Backbone, folded
 from selc.types import EvalSet
 from tests.helpers import rng
 from tests.tiers import exhaustive
@@ -373,7 +373,7 @@ def test_an_interrupted_command_says_that_it_can_go_on(tmp_path: Path, monkeypat
     def interrupt(*arguments: Any, **options: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("selc.run.embed._fill", interrupt)
+    monkeypatch.setattr("selc.encoders.embed._fill", interrupt)
     result = run("digits", "--size", "32", "--out", str(tmp_path / "f.npz"))
     assert result.exit_code == 130
     assert "Go on with the same command" in result.stderr
@@ -383,7 +383,7 @@ def test_the_command_refuses_before_it_reads_the_data(tmp_path: Path, monkeypatc
     def read(config: Any) -> Bundle:
         raise AssertionError("the data were read")
 
-    monkeypatch.setattr("selc.run.job.load", read)
+    monkeypatch.setattr("selc.runs.job.load", read)
     (tmp_path / "old.npz").touch()
     for options in (["--out", str(tmp_path / "old.npz")], ["--out", "f.csv"], ["--backbone", "resnet-18"]):
         result = run("digits", *options)

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from selc.run.folder import environment
+from selc.runs.folder import environment
 
 
 def environment_with(**variables: str) -> Any:
-    code = "import json; from selc.run.folder import environment; print(json.dumps(environment()))"
+    code = "import json; from selc.runs.folder import environment; print(json.dumps(environment()))"
     done = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, **variables}, capture_output=True, text=True, check=True
     )

@@ -28,8 +28,8 @@ from selc.errors import ConfigError, InputError
 from selc.estimator import SELCClassifier
 from selc.methods import METHODS, create
 from selc.nets import create as create_net
-from selc.run.predict import probabilities, rebuilt
-from selc.train.metrics import usual
+from selc.runs.predict import probabilities, rebuilt
+from selc.training.metrics import usual
 from tests.tiers import but_for, exhaustive
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from selc.run import Config, execute
+from selc.runs import Config, execute
 
 ROOT = Path(__file__).parents[1]
 

@@ -15,14 +15,14 @@ from sklearn.metrics import confusion_matrix as sklearn_confusion_matrix
 from torch import Tensor
 
 from selc.callbacks import Silent
-from selc.core import Mixture, fit_mixture, normalise
 from selc.errors import ConfigError, InputError, RunFolderError
 from selc.report import confusion, confusion_matrix, loss_histograms, memorisation, memorisation_curves, save
-from selc.report.losses import expected_shares
-from selc.report.memory import spread
+from selc.report.draw_losses import expected_shares
+from selc.report.draw_memory import spread
 from selc.report.style import shortened
-from selc.run import Config, RunFolder, execute, fit
-from selc.train.record import write_epoch
+from selc.runs import Config, RunFolder, execute, fit
+from selc.training.record import write_epoch
+from selc.turning.mixture import Mixture, fit_mixture, normalise
 from selc.types import Pass
 from tests.tiers import exhaustive
 

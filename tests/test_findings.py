@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from selc.analysis import analyse
 from selc.analysis.findings import ACTIONS, COLUMNS, KEEP, RELABEL, REVIEW, Findings
-from selc.run import Config, RunFolder, execute
+from selc.runs import Config, RunFolder, execute
 from selc.types import Outcome
 from tests.helpers import random_targets, rng, stored
 

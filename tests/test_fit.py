@@ -15,11 +15,11 @@ from torch import nn
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 import selc
-from selc.data.datasets import labels_of
+from selc.data.inputs.datasets import labels_of
 from selc.errors import ConfigError, InputError, RunFolderError, TrainingError
 from selc.methods import GCE, SELC
-from selc.run import Config
-from selc.train.metrics import usual
+from selc.runs import Config
+from selc.training.metrics import usual
 from tests.own_data.miniature import write_csv
 from tests.toy import BrokenOffError, StopAfter, assert_same_bits, blobs, results
 
@@ -251,9 +251,9 @@ def test_a_frame_that_cannot_be_used_gets_its_sentence(more: dict[str, Any], lab
 
 
 def test_a_frame_with_text_and_gaps_is_coded_as_the_same_table_is(tmp_path: Path) -> None:
-    from selc.data.features import FeatureInputs
-    from selc.data.own import choice_for
-    from selc.run.job import load
+    from selc.data.preprocess.features import FeatureInputs
+    from selc.data.sources.recognise import choice_for
+    from selc.runs.job import load
 
     x = blobs()[0].numpy().round(3)
     y = [0, 1, 2] * 30

@@ -11,8 +11,8 @@ import torch
 
 from selc.data import ArrayInputs, Bundle
 from selc.errors import InputError
-from selc.run import Config, RunFolder, execute
-from selc.run.cleaned import check_places
+from selc.runs import Config, RunFolder, execute
+from selc.runs.cleaned import check_places
 from tests.own_data.miniature import write_csv
 from tests.test_cli import QUICK, call, refused
 
@@ -55,7 +55,7 @@ def test_soft_labels_are_what_the_losses_are_taken_on(corrected: Path, tmp_path:
         "train": {"epochs": 1, "losses": "sweep"},
     }
     run = execute(Config.resolve(settings), tmp_path / "run")
-    from selc.files import read_tensors
+    from selc._io.files import read_tensors
 
     probs = read_tensors(run.path / "targets.safetensors")["probs"]
     target = RunFolder.open(corrected).targets()

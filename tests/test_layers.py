@@ -13,24 +13,25 @@ SOURCE = Path(__file__).parents[1] / "src" / "selc"
 # Lowest first. A module may import from layers below its own and from its own package.
 LAYERS = [
     {"errors"},
-    {"registry", "files"},
-    {"array_files", "unpickled"},
-    {"core"},
+    {"registry", "_io", "seeding", "world"},
+    {"memory"},
+    {"losses"},
     {"turning"},
     {"types"},
     {"callbacks"},
     {"analysis"},
     {"noise", "data", "nets", "recorder"},
     {"methods"},
-    {"train"},
-    {"run"},
+    {"training"},
+    {"encoders", "runs"},
     {"report", "screen", "estimator", "integrations"},
-    {"demo", "bench", "exchange"},
+    {"demo", "bench", "review"},
     {"cli"},
     {"__main__"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
-CORE_MAY_USE = {"torch", "selc.core", "selc.errors"}
+CORE = ("losses", "memory")  # the paper: what people use in loops of their own
+CORE_MAY_USE = {"torch", "selc.losses", "selc.memory", "selc.world", "selc.errors"}
 STANDARD = sys.stdlib_module_names  # what it may not load from there is tested below
 
 
@@ -71,7 +72,22 @@ def test_imports_go_down() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-GENERIC = ("types", "callbacks", "train")  # they train by any method, and know none
+SAME_IDEA = {"__init__", "base", "own", "seal"}  # docs/architecture.md says which ideas
+
+
+def test_no_two_modules_have_one_name_for_different_ideas() -> None:
+    """A command may have the name of what it calls; nothing else shares one, be it with a file or with a room."""
+    places: dict[str, list[str]] = {}
+    for path in SOURCE.rglob("*.py"):
+        if part(path) != "cli" and path.stem not in SAME_IDEA:
+            places.setdefault(path.stem, []).append(str(path.relative_to(SOURCE)))
+    for folder in SOURCE.rglob("__init__.py"):
+        if folder.parent not in (SOURCE, SOURCE / "cli"):
+            places.setdefault(folder.parent.name, []).append(str(folder.parent.relative_to(SOURCE)))
+    assert not {name: found for name, found in places.items() if len(found) > 1}
+
+
+GENERIC = ("types", "callbacks", "training")  # they train by any method, and know none
 OF_METHODS = {"selc.methods.base", "selc.methods.parts"}  # what all methods share
 
 
@@ -121,7 +137,7 @@ def test_a_line_that_knows_a_method_would_be_noticed(line: str) -> None:
 
 def test_the_core_needs_nothing_but_torch() -> None:
     wrong = []
-    for path in (SOURCE / "core").glob("*.py"):
+    for path in [SOURCE / "world.py", *(path for room in CORE for path in (SOURCE / room).glob("*.py"))]:
         for line, module in imports(path):
             known = module.split(".")[0] in STANDARD or any(module.startswith(name) for name in CORE_MAY_USE)
             if not known:
@@ -162,7 +178,7 @@ def test_nothing_is_unpickled() -> None:
     wrong = [
         f"{path.relative_to(SOURCE)}:{line}"
         for path in SOURCE.rglob("*.py")
-        for line in unpickling(path.read_text(), the_reader=path == SOURCE / "unpickled.py")
+        for line in unpickling(path.read_text(), the_reader=path == SOURCE / "_io" / "unpickled.py")
     ]
     assert not wrong, wrong
 
@@ -194,5 +210,5 @@ def test_a_line_that_unpickles_would_be_noticed(line: str) -> None:
 
 
 def test_the_reader_of_pickles_needs_nothing_of_ours_but_errors_and_files() -> None:
-    modules = {module for _, module in imports(SOURCE / "unpickled.py") if module.split(".")[0] == "selc"}
-    assert modules <= {"selc.errors", "selc.files"}
+    modules = {module for _, module in imports(SOURCE / "_io" / "unpickled.py") if module.split(".")[0] == "selc"}
+    assert modules <= {"selc.errors", "selc._io.files"}

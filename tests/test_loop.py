@@ -13,7 +13,7 @@ from selc.callbacks import Callback, EpochRecord
 from selc.data import ArrayInputs, crop_and_flip
 from selc.methods import CE, GCE, Method, SELCPlus
 from selc.nets import create
-from selc.train import Plan, Trainer
+from selc.training import Plan, Trainer
 from selc.types import Batch, EvalSet, Labels, Step, TrainSet
 from tests.float64 import in_float64
 from tests.toy import assert_same_bits, blobs, fit, results, train_set, trainer
@@ -206,7 +206,7 @@ def test_soft_labels_train_like_hard_ones_when_they_are_one_hot() -> None:
 
 
 def _store(rows: Tensor) -> Any:
-    from selc.core import Store
+    from selc.memory import Store
 
     store = Store(*rows.shape)
     store.write(torch.arange(len(rows)), rows)

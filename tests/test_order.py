@@ -6,7 +6,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from selc.train.order import Order, deal
+from selc.training.order import Order, deal
 from tests.helpers import rng
 
 CPU = torch.device("cpu")

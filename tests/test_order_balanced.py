@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from selc.train.order import Balanced, Order, deal, evenly_by_class
+from selc.training.order import Balanced, Order, deal, evenly_by_class
 from tests.helpers import rng
 
 CPU = torch.device("cpu")

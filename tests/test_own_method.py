@@ -15,7 +15,7 @@ import torch
 import selc
 from selc.errors import ConfigError
 from selc.methods import METHODS, create
-from selc.run import Config, RunFolder
+from selc.runs import Config, RunFolder
 from selc.types import Batch
 from tests.test_cli import call, refused
 from tests.toy import blobs
@@ -23,7 +23,7 @@ from tests.toy import blobs
 METHOD = '''
 from pathlib import Path
 Path("sprung").touch()
-from selc.core.loss import soft_cross_entropy
+from selc.losses.cross_entropy import soft_cross_entropy
 from selc.methods import Method
 
 class Part(Method):

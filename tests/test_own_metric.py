@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import selc
+from selc._io.files import read_json
 from selc.errors import ConfigError
-from selc.files import read_json
-from selc.run import Config, RunFolder
-from selc.train.metrics import METRICS, ROWS, chosen
+from selc.runs import Config, RunFolder
+from selc.training.metrics import METRICS, ROWS, chosen
 from tests.test_cli import call, refused
 
 PAGE = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text()

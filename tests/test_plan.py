@@ -11,10 +11,10 @@ from pydantic import ValidationError
 from torch import nn
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, MultiStepLR
 
+from selc._io.files import read_tensors, write_tensors
 from selc.errors import ConfigError
-from selc.files import read_tensors, write_tensors
-from selc.train.packing import pack_optimizer, unpack_optimizer
-from selc.train.plan import Plan
+from selc.training.checkpoints.packing import pack_optimizer, unpack_optimizer
+from selc.training.plan import Plan
 from tests.helpers import random_labels, random_logits
 
 # The learning rate

@@ -14,16 +14,16 @@ import torch
 import typer
 from typer.testing import CliRunner
 
-import selc.run
+import selc.runs
+from selc._io.files import read_json
 from selc.callbacks import Callback
 from selc.cli.predict import predict as command
 from selc.data import ImageInputs
 from selc.errors import ConfigError, InputError, RunFolderError
-from selc.files import read_json
-from selc.run import Config, RunFolder, execute
-from selc.run.inputs import write_inputs
-from selc.run.job import load
-from selc.run.predict import Predictions, predict, read_inputs
+from selc.runs import Config, RunFolder, execute
+from selc.runs.job import load
+from selc.runs.predict import Predictions, predict, read_inputs
+from selc.runs.preprocessing import write_inputs
 from tests.own_data.miniature import flower_csv, flowers, folder, write_csv
 
 QUICK: dict[str, Any] = {"epochs": 6, "lr": 0.05, "batch_size": 8, "schedule": "constant"}
@@ -49,7 +49,7 @@ def remembering(run: RunFolder) -> RunFolder:
 
 def trained_probs(run: RunFolder) -> np.ndarray[Any, Any]:
     """What the training itself measured on its rows at the end."""
-    from selc.files import read_tensors
+    from selc._io.files import read_tensors
 
     return read_tensors(run.path / "targets.safetensors")["probs"].numpy()
 
@@ -235,12 +235,12 @@ def test_a_broken_image_is_named_or_left_out(pictures: tuple[RunFolder, Path], t
 def test_a_run_from_arrays_in_python_predicts_arrays(tmp_path: Path) -> None:
     x, labels = flowers()
     scaled = (x - x.mean(0)) / x.std(0)
-    selc.run.fit(scaled, np.array(labels), out=tmp_path / "run", method="ce", net_options={"hidden": [8]}, **QUICK)
+    selc.runs.fit(scaled, np.array(labels), out=tmp_path / "run", method="ce", net_options={"hidden": [8]}, **QUICK)
     np.savez(tmp_path / "new.npz", x=scaled)
     run = RunFolder.open(tmp_path / "run")
     np.testing.assert_allclose(predict(run, tmp_path / "new.npz").probs.numpy(), trained_probs(run), atol=1e-5)
     own = torch.nn.Linear(4, 3)
-    selc.run.fit(scaled, np.array(labels), out=tmp_path / "own", method="ce", net=own, **QUICK)
+    selc.runs.fit(scaled, np.array(labels), out=tmp_path / "own", method="ce", net=own, **QUICK)
     with pytest.raises(RunFolderError, match=r"must be a run with a network and a method by name; got 'torch\.nn"):
         predict(tmp_path / "own", tmp_path / "new.npz")
 
@@ -253,7 +253,7 @@ def test_a_run_that_is_not_finished_says_so(mixed: RunFolder, tmp_path: Path) ->
 
 
 def test_parquet_without_pyarrow_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("selc.run.tables.as_parquet", lambda columns: None)
+    monkeypatch.setattr("selc._io.table_files.as_parquet", lambda columns: None)
     with pytest.raises(ConfigError, match="needs pyarrow"):
         Predictions(["a"], ("x", "y"), torch.tensor([[0.5, 0.5]])).write(tmp_path / "p.parquet")
     assert not (tmp_path / "p.parquet").exists()

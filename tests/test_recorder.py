@@ -12,12 +12,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from selc import Recorder
+from selc._io.files import read_tensors, write_tensors
 from selc.analysis import LabelAnalysis, Why, analyse
 from selc.analysis.findings import KEEP, RELABEL
-from selc.core.seen import Seen, filled, stacked
-from selc.core.store import Store
 from selc.errors import InputError
-from selc.files import read_tensors, write_tensors
+from selc.losses.seen import Seen, filled, stacked
+from selc.memory.store import Store
 from selc.turning import Evidence, decide
 from selc.turning.point import TurningPoint
 from selc.types import Outcome

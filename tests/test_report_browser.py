@@ -9,7 +9,7 @@ import pytest
 
 from selc.callbacks import Callback
 from selc.report.page import write_report
-from selc.run import Config, RunFolder, execute
+from selc.runs import Config, RunFolder, execute
 from tests.own_data.miniature import encoded, picture
 from tests.test_review_browser import browser, watched  # noqa: F401 (a fixture)
 

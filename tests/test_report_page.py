@@ -20,15 +20,16 @@ from PIL import Image
 from sklearn.metrics import roc_auc_score
 from typer.testing import CliRunner, Result
 
+from selc._io.files import read_tensors, write_json, write_tensors
 from selc.analysis import Why
 from selc.analysis.findings import RELABEL, REVIEW
+from selc.analysis.unchanged import which_changes
 from selc.analysis.words import ASSUMPTION, WHY, decision_sentence, percent, points
 from selc.callbacks import Callback, EpochRecord
 from selc.cli import app as cli
 from selc.cli.report import figures as figures_command
 from selc.cli.report import report as report_command
 from selc.errors import ConfigError, InputError, SelcError
-from selc.files import read_tensors, write_json, write_tensors
 from selc.methods import METHODS, Method, judge
 from selc.noise import NOISES, Noise
 from selc.noise.base import measured
@@ -37,14 +38,13 @@ from selc.report.figures import noise_by_class, plates, save_all, shares, sugges
 from selc.report.gallery import SIDE, Gallery, gallery, thumbnail
 from selc.report.page import LARGEST, Picture, metrics_table, render, write_report
 from selc.report.reading import Snapshot
-from selc.report.review.pictures import cells as review_cells
+from selc.report.sentences import auroc, turning_point, what_happened
 from selc.report.style import shortened
 from selc.report.trust import doubts, helpful, trust
-from selc.report.words import auroc, turning_point, what_happened
-from selc.run import Config, RunFolder, execute, fit
-from selc.run.job import load
-from selc.run.unchanged import which_changes
-from selc.train.metrics import formatted, title, usual
+from selc.review.pictures import cells as review_cells
+from selc.runs import Config, RunFolder, execute, fit
+from selc.runs.job import load
+from selc.training.metrics import formatted, title, usual
 from selc.turning import Decision, Reason
 from tests.own_data.miniature import encoded, flower_csv, folder, picture, write_csv
 
@@ -680,7 +680,7 @@ def test_cells_of_text_are_shown_in_short_and_as_text_whether_they_are_features_
     assert "<b>Oslo</b>" in page.text
     assert "<b>Oslo" not in page.source
     assert "<img src=x" not in page.source
-    from selc.report.review import write_review
+    from selc.review import write_review
 
     review = write_review(run, tmp_path / "review.html").path.read_text()
     assert "<b>Oslo" not in review
@@ -834,7 +834,7 @@ def test_a_report_that_cannot_be_written_leaves_the_old_one(
     def full(self: Path, data: bytes) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("selc.files._write_bytes", full)
+    monkeypatch.setattr("selc._io.files._write_bytes", full)
     with pytest.raises(SelcError, match="No space left"):
         write_report(moons, path, samples=0)
     assert path.read_text() == "the old one"

@@ -19,12 +19,12 @@ from selc.analysis.findings import ACTIONS, KEEP, RELABEL, REVIEW, Findings
 from selc.callbacks import Callback
 from selc.cli.review import apply, review
 from selc.errors import InputError
-from selc.report.review.order import most_valuable
-from selc.report.review.page import as_data
-from selc.run import Config, RunFolder, execute, fit
-from selc.run.cleaned import cleaned_labels, verified_rows
-from selc.run.decisions import Band, Decisions, fingerprint
-from selc.run.job import load
+from selc.review.order_of_work import most_valuable
+from selc.review.review_page import as_data
+from selc.runs import Config, RunFolder, execute, fit
+from selc.runs.cleaned import cleaned_labels, verified_rows
+from selc.runs.decisions import Band, Decisions, fingerprint
+from selc.runs.job import load
 from tests.own_data.miniature import COLOURS, encoded, picture, write_csv
 
 app = typer.Typer()

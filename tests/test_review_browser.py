@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from selc.run import Config, RunFolder, execute
+from selc.runs import Config, RunFolder, execute
 from tests.own_data.miniature import COLOURS, encoded, picture
 from tests.test_review import SCRIPT, SMALL, Quiet, call, content_of, digits  # noqa: F401 (a fixture)
 

@@ -24,25 +24,25 @@ import pytest
 import torch
 from PIL import Image
 
-from selc.array_files import read_arrays
+from selc._io.array_files import read_arrays
+from selc._io.files import FLOOR, in_short, read_json, read_toml
+from selc._io.parquet_file import _groups, _page_sizes, read_parquet
 from selc.data import DATASETS
-from selc.data.decode import image_pixels
-from selc.data.idx import read_idx
-from selc.data.listed import ImageFiles, Reading
-from selc.data.parquet_file import _groups, _page_sizes, read_parquet
+from selc.data.image_cache.decode import image_pixels
+from selc.data.published.idx import read_idx
+from selc.data.published.listed import ImageFiles, Reading
 from selc.errors import ConfigError, InputError, RunFolderError
-from selc.files import FLOOR, in_short, read_json, read_toml
-from selc.run import Config, RunFolder
-from selc.run.cleaned import Cleaned
-from selc.run.cleaned_tree import _targets
-from selc.run.new_data import Ids, new_samples
+from selc.review.cleaned_tree import _targets
+from selc.runs import Config, RunFolder
+from selc.runs.cleaned import Cleaned
+from selc.runs.new_data import Ids, new_samples
 from tests.data import miniatures
 from tests.tiers import exhaustive
 
 SOURCE = Path(__file__).parents[1] / "src" / "selc"
 MODULES = sorted(SOURCE.rglob("*.py"))
 PICKLES = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal", "pickletools"}
-ONE_READER = "unpickled.py"  # the only file that may look at a pickle, by its instructions
+ONE_READER = "_io/unpickled.py"  # the only file that may look at a pickle, by its instructions
 
 
 # Nothing is run
@@ -114,12 +114,12 @@ def test_modules_are_imported_by_name_only_where_the_name_is_ours_or_the_user_wr
                 found.setdefault(str(path.relative_to(SOURCE)), set()).add(ast.unparse(call.args[0]))
     allowed = {
         "__init__.py": {"_HOME[name]"},
-        "data/__init__.py": {"f'{__name__}.{_module.name}'"},
+        "data/__init__.py": {"_module.name"},
         "methods/__init__.py": {"f'{__name__}.{_module.name}'"},
-        "train/metrics/__init__.py": {"f'{__name__}.{_module.name}'"},
-        "exchange/tools/__init__.py": {"f'{__name__}.{_module.name}'"},
+        "training/metrics/__init__.py": {"f'{__name__}.{_module.name}'"},
+        "review/exchange/tools/__init__.py": {"f'{__name__}.{_module.name}'"},
         "data/extras.py": {"f'sklearn.{module}'"},
-        "data/hub.py": {"'datasets'"},
+        "data/sources/hub.py": {"'datasets'"},
         "nets/own.py": {"module_name"},
         "nets/weights.py": {"'torchvision.models' if name == 'torchvision' else 'timm'"},
     }
@@ -269,8 +269,8 @@ def test_a_folder_of_new_images_does_not_lead_elsewhere(secret: Path, tmp_path: 
 
 @pytest.mark.parametrize("name", ["../secret.png", "a/../../secret.png", "/etc/passwd", "..", "a\\..\\..\\secret.png"])
 def test_a_published_list_names_only_files_in_its_folder(name: str, secret: Path, tmp_path: Path) -> None:
-    from selc.data.augment import View
-    from selc.data.listed import _read
+    from selc.data.inputs.augment import View
+    from selc.data.published.listed import _read
 
     files = ImageFiles(tmp_path / "data", ["own.png", name], np.array([0, 1]))
     view = View((8, 8), (0.5,) * 3, (0.5,) * 3)
@@ -297,7 +297,7 @@ def test_the_classes_of_a_run_cannot_lead_the_cleaned_tree_elsewhere(name: str) 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
 def test_only_regular_files_of_an_archive_are_read(kind: bytes, tmp_path: Path) -> None:
-    from selc.data.archives import read_members
+    from selc.data.published.archives import read_members
 
     with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as tar:
         member = tarfile.TarInfo("in/x")
@@ -403,7 +403,7 @@ def test_an_idx_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
 
 
 def test_a_tar_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
-    from selc.data.archives import read_members
+    from selc.data.published.archives import read_members
 
     size = FLOOR + 1_000_000
     with tarfile.open(tmp_path / "a.tar.gz", "w:gz", compresslevel=1) as tar:
@@ -521,7 +521,7 @@ def test_an_eps_that_calls_itself_a_picture_is_not_opened(tmp_path: Path, monkey
 
 def test_decisions_are_data(tmp_path: Path) -> None:
     """A file of verdicts holds texts, whatever they look like."""
-    from selc.run.decisions import Decisions
+    from selc.runs.decisions import Decisions
 
     evil = "../../x; rm -rf /\n<script>"
     entry = {"sample_id": evil, "given": evil, "suggested": evil, "verdict": "keep", "label": evil, "confidence": 1}

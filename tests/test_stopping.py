@@ -14,7 +14,7 @@ import pytest
 
 from selc.cli import stopping
 from selc.cli.stopping import stoppable
-from selc.run import RunFolder
+from selc.runs import RunFolder
 from tests.test_cli import call
 
 # No test waits for a time to pass: what is long is longer than any test, what is short is no time at all.

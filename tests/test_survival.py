@@ -20,10 +20,10 @@ import torch
 from safetensors.torch import load_file, save
 
 import selc
+from selc._io.files import read_json, write_json, write_text
 from selc.callbacks import Callback
 from selc.errors import RunFolderError
-from selc.files import read_json, write_json, write_text
-from selc.run import Config, RunFolder, execute, resume
+from selc.runs import Config, RunFolder, execute, resume
 from tests.toy import BrokenOffError, StopAfter
 
 
@@ -153,7 +153,7 @@ MAPPED = """
 import sys
 from pathlib import Path
 import torch
-from selc.train.record import Record
+from selc.training.record import Record
 from selc.methods import create
 def held():  # MB of memory of our own: what is mapped from files can be dropped by the system at any time
     return int(next(l for l in open("/proc/self/status") if l.startswith("RssAnon")).split()[1]) // 1024

@@ -14,8 +14,8 @@ from selc.callbacks import Callback
 from selc.data import ArrayInputs
 from selc.errors import RunFolderError
 from selc.methods import METHODS, create
-from selc.run import Config, RunFolder, execute
-from selc.train import Plan, Trainer
+from selc.runs import Config, RunFolder, execute
+from selc.training import Plan, Trainer
 from selc.types import Labels, Outcome, TrainSet
 from tests.contract.test_methods import quick
 from tests.toy import BrokenOffError, StopAfter, assert_same_bits, fit, results
@@ -26,7 +26,7 @@ FORMS = ["half", "disk", "top-k"]
 @pytest.fixture(autouse=True)
 def nothing_is_kept_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """The data here have few classes; top-k keeps the largest entries of them all the same."""
-    monkeypatch.setattr("selc.core.store_topk.Whole.fits", lambda columns: False)
+    monkeypatch.setattr("selc.memory.topk.Whole.fits", lambda columns: False)
 
 
 @pytest.mark.exhaustive
@@ -100,12 +100,12 @@ class Notices(Callback):
 def test_auto_says_what_it_has_chosen_and_a_resumed_run_stays_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("selc.train.stages.free_bytes", lambda device: 1000)
+    monkeypatch.setattr("selc.training.stages.free_bytes", lambda device: 1000)
     notices = Notices()
     outcome = fit(quick("elr"), tmp_path, notices, store="auto")
     assert outcome.target.form == "disk"
     assert any("90 x 3 numbers" in sentence and "on disk" in sentence for sentence in notices.said)
-    monkeypatch.setattr("selc.train.stages.free_bytes", lambda device: 10**12)
+    monkeypatch.setattr("selc.training.stages.free_bytes", lambda device: 10**12)
     assert fit(quick("elr"), tmp_path, Notices(), store="auto").target.form == "disk"
     assert fit(quick("elr"), store="auto").target.form == "dense"
 

@@ -14,8 +14,8 @@ import torch
 from safetensors.torch import load_file, save
 from torch import Tensor
 
+from selc._io.files import write_tensors
 from selc.errors import RunFolderError
-from selc.files import write_tensors
 
 TYPES = [
     torch.float64,
@@ -102,7 +102,7 @@ MEMORY = """
 import resource, sys
 from pathlib import Path
 import torch
-from selc.files import write_tensors
+from selc._io.files import write_tensors
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 tensors = {str(k): torch.ones(2**23) for k in range(4)}  # 128 MB
 tensors["turned"] = torch.ones(2**12, 2**9).T  # 8 MB: has to be copied to be written row by row

@@ -12,14 +12,14 @@ import pytest
 import torch
 
 import selc
+from selc._io.files import read_json
 from selc.callbacks import Callback
 from selc.errors import InputError
 from selc.estimator import SELCClassifier
-from selc.files import read_json
 from selc.report.gallery import gallery
 from selc.report.reading import Snapshot
-from selc.run import Config, RunFolder, execute
-from selc.run.predict import predict
+from selc.runs import Config, RunFolder, execute
+from selc.runs.predict import predict
 from tests.own_data.miniature import write_csv
 from tests.own_data.reviews import reviews, write_review_folder, write_reviews
 from tests.test_cli import call

@@ -12,11 +12,11 @@ import pytest
 import torch
 from matplotlib.axes import Axes
 
+from selc._io.files import write_json
 from selc.errors import InputError
-from selc.files import write_json
 from selc.report import correction, correction_accuracy, held_out, metrics, save, sensitivity
-from selc.report.turning import POINTS, accuracy_of, metrics_of
-from selc.run import Config, RunFolder, execute
+from selc.report.draw_turning import POINTS, accuracy_of, metrics_of
+from selc.runs import Config, RunFolder, execute
 from selc.turning.paper import Metric, separations
 
 

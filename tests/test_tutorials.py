@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from selc.run import RunFolder
-from selc.run.decisions import fingerprint
+from selc.runs import RunFolder
+from selc.runs.decisions import fingerprint
 from tests.own_data.miniature import folder
 from tests.test_cli import call
 

@@ -21,10 +21,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selc import unpickled
+from selc._io import unpickled
+from selc._io.unpickled import OLD_TORCH, read_pickle, read_torch
 from selc.errors import InputError
 from selc.nets import efficientnet
-from selc.unpickled import OLD_TORCH, read_pickle, read_torch
 from tests.data.miniatures import batch2, meta2, text2
 
 quick = settings(max_examples=60, deadline=None, derandomize=True)

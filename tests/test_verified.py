@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 
+from selc._io.files import read_tensors
 from selc.analysis.findings import KEEP
-from selc.data.own import choice_for
+from selc.data.sources.recognise import choice_for
 from selc.errors import InputError
-from selc.files import read_tensors
-from selc.run import Config, RunFolder, execute, fit, resume
-from selc.run.cleaned import SOURCES
-from selc.run.decisions import fingerprint
+from selc.runs import Config, RunFolder, execute, fit, resume
+from selc.runs.cleaned import SOURCES
+from selc.runs.decisions import fingerprint
 from tests.own_data.miniature import write_csv
 from tests.test_cli import call, refused
 from tests.test_review import Quiet

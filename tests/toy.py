@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from selc.callbacks import Callback, EpochRecord
 from selc.data import ArrayInputs
 from selc.methods import Method
-from selc.train import Plan, Trainer
+from selc.training import Plan, Trainer
 from selc.types import EvalSet, Labels, Outcome, TrainSet
 
 CLASSES = 3

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import torch
 
-from selc.core.seeding import generator
 from selc.data import DATASETS
 from selc.noise import draw_noise
 from selc.report.style import BLACK, BLUE, ORANGE, SMALL, VERMILLION, WIDTH, entitle, panels, save
-from selc.train.order import Balanced
+from selc.seeding import generator
+from selc.training.order import Balanced
 
 IMAGES = Path(__file__).parents[1] / "images"
 ROWS, COLUMNS = 3, 12

@@ -16,8 +16,8 @@ from selc.data import DATASETS, RECIPES
 from selc.nets import create
 from selc.noise import draw_noise
 from selc.report.style import SMALL, entitle, panels, save
-from selc.run.config import resolve_plan
-from selc.run.teacher import supply_for
+from selc.runs.config import resolve_plan
+from selc.runs.teacher import supply_for
 
 TARGET = Path(__file__).parents[1] / "images" / "noise-matrices.png"
 TEACHER_EPOCHS = 5  # a network that is not yet sure of everything, as the authors of PMD have it

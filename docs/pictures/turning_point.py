@@ -10,9 +10,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from selc.report.evidence import held_out
+from selc.report.draw_evidence import held_out
 from selc.report.style import save
-from selc.run import Config, execute
+from selc.runs import Config, execute
 
 DOCS = Path(__file__).parents[1]
 

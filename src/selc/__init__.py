@@ -9,20 +9,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from selc.core import IndexedDataset as IndexedDataset
-    from selc.core import SELCLoss as SELCLoss
-    from selc.core import Store as Store
-    from selc.core import Watcher as Watcher
-    from selc.core import soft_cross_entropy as soft_cross_entropy
     from selc.errors import SelcError as SelcError
     from selc.estimator import SELCClassifier as SELCClassifier
+    from selc.losses import IndexedDataset as IndexedDataset
+    from selc.losses import SELCLoss as SELCLoss
+    from selc.losses import Watcher as Watcher
+    from selc.losses import soft_cross_entropy as soft_cross_entropy
+    from selc.memory import Store as Store
     from selc.methods import Method as Method
     from selc.recorder import Recorder as Recorder
-    from selc.run import Config as Config
-    from selc.run import RunFolder as RunFolder
-    from selc.run import fit as fit
-    from selc.run import resume as resume
-    from selc.train import Plan as Plan
+    from selc.runs import Config as Config
+    from selc.runs import RunFolder as RunFolder
+    from selc.runs import fit as fit
+    from selc.runs import resume as resume
+    from selc.training import Plan as Plan
     from selc.turning import HeldOut as HeldOut
     from selc.turning import separation as separation
     from selc.turning import turning_point as turning_point
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"  # the one source: the build reads it here
 
 _HOME = {
-    "IndexedDataset": "selc.core",
-    "SELCLoss": "selc.core",
-    "Store": "selc.core",
-    "Watcher": "selc.core",
+    "IndexedDataset": "selc.losses",
+    "SELCLoss": "selc.losses",
+    "Store": "selc.memory",
+    "Watcher": "selc.losses",
     "HeldOut": "selc.turning",
     "separation": "selc.turning",
     "turning_point": "selc.turning",
-    "soft_cross_entropy": "selc.core",
+    "soft_cross_entropy": "selc.losses",
     "SelcError": "selc.errors",
     "SELCClassifier": "selc.estimator",
     "Method": "selc.methods",
     "Recorder": "selc.recorder",
-    "Config": "selc.run",
-    "RunFolder": "selc.run",
-    "fit": "selc.run",
-    "resume": "selc.run",
-    "Plan": "selc.train",
+    "Config": "selc.runs",
+    "RunFolder": "selc.runs",
+    "fit": "selc.runs",
+    "resume": "selc.runs",
+    "Plan": "selc.training",
     "Outcome": "selc.types",
 }
 __all__ = sorted(_HOME)

@@ -10,11 +10,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from selc._io.files import write_json
 from selc.errors import RunFolderError
-from selc.files import write_json
-from selc.run import Config, RunFolder, execute
+from selc.runs import Config, RunFolder, execute
 from selc.screen import Screen
-from selc.train.metrics import headline
+from selc.training.metrics import headline
 
 MARK = "demo.json"  # only a folder that holds it is ever replaced
 INTRODUCTION = """

@@ -18,20 +18,20 @@ from selc.analysis import analyse
 from selc.analysis.words import WHY
 from selc.callbacks import Callback, EpochRecord
 from selc.data import ArrayInputs
-from selc.data.coding import Cells, Coding
 from selc.data.dealing import groups_of
-from selc.data.features import Numbers, Scale
-from selc.data.frames import TEXT, frame_cells, is_frame, is_plain, is_texts, text_cells
-from selc.data.own import suits
+from selc.data.preprocess.coding import Cells, Coding
+from selc.data.preprocess.features import Numbers, Scale
+from selc.data.sources.frames import TEXT, frame_cells, is_frame, is_plain, is_texts, text_cells
+from selc.data.sources.recognise import suits
 from selc.errors import ConfigError, InputError
 from selc.methods import Method
 from selc.methods import create as create_method
 from selc.nets import create as create_net
 from selc.nets.own import try_out
-from selc.run.config import resolve_plan
-from selc.run.predict import probabilities
-from selc.train import Trainer
-from selc.train.metrics import chosen, measured, rows_of, usual, wanted
+from selc.runs.config import resolve_plan
+from selc.runs.predict import probabilities
+from selc.training import Trainer
+from selc.training.metrics import chosen, measured, rows_of, usual, wanted
 from selc.types import Labels, TrainSet
 
 try:

@@ -7,16 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from selc.analysis.labels import LabelAnalysis, by_evidence
+from selc.analysis.label_analysis import LabelAnalysis, by_evidence
 from selc.analysis.training_pass import before_memorising, by_training_pass
-from selc.core.loss import checked_labels, log_softmax
-from selc.core.seen import AT_ONCE, Seen, Tables, filled, stacked, unseen
-from selc.core.world import current
 from selc.errors import InputError
+from selc.losses.cross_entropy import checked_labels, log_softmax
+from selc.losses.seen import AT_ONCE, Seen, Tables, filled, stacked, unseen
 from selc.turning.decision import decide
 from selc.turning.evidence import Evidence
 from selc.turning.held_out import check_same_rows
 from selc.types import Pass
+from selc.world import current
 
 
 class Recorder:

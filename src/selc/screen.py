@@ -17,13 +17,13 @@ from rich.table import Column
 from rich.text import Text
 
 from selc.analysis import Why
+from selc.analysis.unchanged import which_changes, why_unchanged
 from selc.analysis.words import decision_sentence, noise_words
 from selc.callbacks import Callback, EpochRecord
 from selc.data import Bundle
 from selc.data.progress import reporting
-from selc.run import Config, RunFolder
-from selc.run.unchanged import which_changes, why_unchanged
-from selc.train.metrics import HEADLINE, formatted, headline, title
+from selc.runs import Config, RunFolder
+from selc.training.metrics import HEADLINE, formatted, headline, title
 from selc.turning import TurningPoint
 from selc.types import Decided, accuracies
 

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from selc.core.loss import checked_labels
-from selc.core.store import Store, block_rows
-from selc.core.store_choice import FEW
-from selc.core.store_forms import FormName, one_hot
 from selc.errors import InputError
+from selc.losses.cross_entropy import checked_labels
+from selc.memory.choice import FEW
+from selc.memory.forms import FormName, one_hot
+from selc.memory.store import Store, block_rows
 
 
 @dataclass(frozen=True, slots=True)

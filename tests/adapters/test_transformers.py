@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from selc import Recorder, SELCLoss
+from selc._io.files import read_tensors
 from selc.analysis import Why
 from selc.errors import ConfigError, InputError
-from selc.files import read_tensors
 from tests.adapters.texts import CLASSES, LENGTH, OUT, ROWS, WORDS, sentences
 
 pytestmark = [pytest.mark.adapters, pytest.mark.filterwarnings("ignore")]

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from selc.analysis import LabelAnalysis, Why, analyse
 from selc.analysis.findings import KEEP, RELABEL, REVIEW
-from selc.analysis.labels import like, mean_probabilities, transitions
-from selc.core import Store
+from selc.analysis.label_analysis import like, mean_probabilities, transitions
+from selc.memory import Store
 from selc.turning import Decision, Evidence, Reason, TurningPoint, decide
 from selc.types import Outcome
 from tests.helpers import random_labels, rng

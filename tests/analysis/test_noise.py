@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from selc.analysis.lapse import profile
-from selc.analysis.noise import Noise, NoiseRate, explain
+from selc.analysis.noise_rate import Noise, NoiseRate, explain
 from tests.helpers import rng
 from tests.tiers import exhaustive
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from selc.bench.table import Cell, laid_over, load, names
 from selc.cli import app
-from selc.run import Config, RunFolder
+from selc.runs import Config, RunFolder
 from tests.bench.miniature import shrunk
 from tests.tiers import but_for
 

@@ -9,10 +9,10 @@ import torch
 from PIL import Image
 
 from selc.bench.cell import Quiet
-from selc.bench.figures import PICTURES, draw, finished, shown_epochs
+from selc.bench.paper_figures import PICTURES, draw, finished, shown_epochs
 from selc.bench.table import SCALES, Table, load, names, parse
-from selc.report.turning import accuracies_by_run, accuracy_of, metrics_by_run, training_accuracy
-from selc.run import Config, RunFolder, execute
+from selc.report.draw_turning import accuracies_by_run, accuracy_of, metrics_by_run, training_accuracy
+from selc.runs import Config, RunFolder, execute
 
 
 def table_of(name: str, rows: dict[str, dict[str, object]], columns: tuple[str, ...]) -> Table:

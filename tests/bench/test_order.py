@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import kendalltau
 
-from selc.bench.order import kendall, order_text
+from selc.bench.published_order import kendall, order_text
 
 
 @pytest.mark.parametrize("equals", [False, True])

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from selc.bench.formats import as_html, as_latex, as_markdown, latex
 from selc.bench.grid import Number, sheet_of
+from selc.bench.markup import as_html, as_latex, as_markdown, latex
 from selc.bench.render import main_sheet, more_sheets, page_of, write_pages
 from selc.bench.results import append_line
 from selc.bench.runner import value_of

@@ -13,15 +13,15 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
+from selc._io.files import read_json
 from selc.bench import runner
 from selc.bench.cell import found_wrong
 from selc.bench.estimate import counted, estimates, size_of
 from selc.bench.results import append_line, read_lines, sole_writer
 from selc.bench.runner import Machine, Places, chosen, look, run
 from selc.errors import ConfigError
-from selc.files import read_json
 from selc.methods import CE, SELC
-from selc.run import Config, RunFolder, execute
+from selc.runs import Config, RunFolder, execute
 from tests.bench.kill_the_runner import LAST_SEED, fill_the_miniature
 from tests.bench.miniature import cell, cells, line
 

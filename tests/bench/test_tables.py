@@ -20,8 +20,8 @@ from selc.errors import ConfigError
 from selc.methods import create as create_method
 from selc.nets import create as create_net
 from selc.noise import draw_noise
-from selc.run import Config
-from selc.train import Trainer
+from selc.runs import Config
+from selc.training import Trainer
 from tests.bench.miniature import shrunk
 from tests.noise.bounds import suppliers
 from tests.tiers import but_for

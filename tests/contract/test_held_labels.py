@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from selc.core import Store
+from selc.memory import Store
 from selc.methods import METHODS, Method
-from selc.train.loop import as_verified
+from selc.training.loop import as_verified
 from selc.types import Batch, Step, TrainSet
 from tests.contract.test_methods import SEVERAL, quick
 from tests.tiers import but_for

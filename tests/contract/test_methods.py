@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from selc.core import Store
+from selc.memory import Store
 from selc.methods import METHODS, Method, create
 from selc.methods.base import Train
 from selc.methods.ce import CE
-from selc.run import Config
+from selc.runs import Config
 from selc.types import Batch, Outcome, StagePlan, TrainSet
 from tests.tiers import but_for, exhaustive
 from tests.toy import CLASSES, BrokenOffError, StopAfter, assert_same_bits, fit, results, small_net, train_set

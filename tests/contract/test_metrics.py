@@ -12,14 +12,26 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from selc.core.world import World
 from selc.data import ArrayInputs
 from selc.errors import ConfigError
 from selc.methods import CE
-from selc.train import Plan
-from selc.train.evaluate import Evaluator
-from selc.train.metrics import FACTS, HEADLINE, METRICS, ROWS, chosen, formatted, measured, needs, rows_of, title, usual
+from selc.training import Plan
+from selc.training.evaluate import Evaluator
+from selc.training.metrics import (
+    FACTS,
+    HEADLINE,
+    METRICS,
+    ROWS,
+    chosen,
+    formatted,
+    measured,
+    needs,
+    rows_of,
+    title,
+    usual,
+)
 from selc.types import EvalSet
+from selc.world import World
 
 C = 8
 

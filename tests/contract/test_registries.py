@@ -12,13 +12,13 @@ import torch
 
 from selc.data import DATASETS, RECIPES, Bundle
 from selc.errors import SelcError
-from selc.exchange import TOOLS
 from selc.methods import METHODS
 from selc.nets import NETS
 from selc.noise import NOISES, Noise, draw_noise
 from selc.registry import Registry
-from selc.run import Config
-from selc.train.metrics import METRICS
+from selc.review.exchange import TOOLS
+from selc.runs import Config
+from selc.training.metrics import METRICS
 from tests.data.miniatures import MAKERS
 from tests.noise.bounds import classes_of, example_options, labels_for, suppliers
 from tests.own_data.miniature import options_for

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from selc._io.files import sync, write_text
 from selc.errors import RunFolderError
-from selc.files import sync, write_text
 from tests.crashes.commands import Command
 from tests.crashes.harness import exhaust
 from tests.crashes.operations import KINDS

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from selc.bench import runner
 from selc.bench.runner import Machine, Places, look
 from selc.cli import app
+from selc.encoders import embed_file
 from selc.errors import SelcError
-from selc.run import embed_file
 from tests.bench.miniature import cell
 from tests.own_data.miniature import folder as folder_of_images
 

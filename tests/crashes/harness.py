@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from safetensors.numpy import load as load_tensors
 
-from selc.run.folder import environment
+from selc.runs.folder import environment
 from tests.crashes.commands import Command, results
 from tests.crashes.operations import KINDS, Kind, Operations, Trouble
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from selc._io.files import held, sweep, temporary_of, write_text, write_whole
+from selc._io.together import NOTE, together, undo
 from selc.errors import RunFolderError
-from selc.files import held, sweep, temporary_of, write_text, write_whole
-from selc.run.together import NOTE, together, undo
 
 WRITER = """
 import sys, time
 from pathlib import Path
-from selc.files import write_whole
+from selc._io.files import write_whole
 def write(path):
     path.write_bytes(b"half")
     print("writing", flush=True)

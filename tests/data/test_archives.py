@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from selc.data import archives
-from selc.data.archives import read_members, read_pickle, read_torch
+from selc.data.published import archives
+from selc.data.published.archives import read_members, read_pickle, read_torch
 from selc.errors import InputError
 from tests.data.miniatures import batch2, cifar_human
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-import selc.data.cifar  # noqa: F401 - registers the datasets
+import selc.data.published.cifar  # noqa: F401 - registers the datasets
 from selc.data import DATASETS, Bundle, ImageInputs
 from selc.errors import ConfigError, InputError
 from tests.counting import instructions

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from selc.data import DATASETS, cifar, idx  # noqa: F401
+from selc.data import DATASETS
+from selc.data.published import cifar, idx  # noqa: F401
 from tests.data.miniatures import cifar_png, mnist
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "fetch_data.py"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-import selc.data.idx  # noqa: F401 - registers the datasets
+import selc.data.published.idx  # noqa: F401 - registers the datasets
 from selc.data import DATASETS, ImageInputs
 from selc.errors import InputError
 from tests.data.miniatures import idx, mnist

@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from selc.data import DATASETS, ArrayInputs, ArrayPixels, Bundle, ImageInputs, cifar, idx  # noqa: F401
+from selc.data import DATASETS, ArrayInputs, ArrayPixels, Bundle, ImageInputs
+from selc.data.published import cifar, idx  # noqa: F401
 
 
 def there(*files: str) -> Path:

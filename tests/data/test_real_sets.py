@@ -10,7 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
-from selc.data import DATASETS, FACTS, RECIPES, Bundle, animal10n, clothing1m, webvision  # noqa: F401
+from selc.data import DATASETS, FACTS, RECIPES, Bundle
+from selc.data.published import animal10n, clothing1m, webvision  # noqa: F401
 from selc.errors import InputError
 from tests.data import miniatures
 from tests.data.miniatures import MAKERS, put

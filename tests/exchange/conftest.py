@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from selc._io.files import write_tensors
 from selc.analysis.findings import KEEP, RELABEL, REVIEW
 from selc.callbacks import Callback
-from selc.files import write_tensors
-from selc.run import Config, RunFolder, execute
+from selc.runs import Config, RunFolder, execute
 from tests.own_data.miniature import folder, write_csv
 
 SMALL = {"method": {"name": "ce"}, "net": {"name": "mlp", "hidden": [4]}, "train": {"epochs": 1, "batch_size": 8}}

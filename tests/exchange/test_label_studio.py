@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from selc.exchange import export
-from selc.run import RunFolder
+from selc.review.exchange import export
+from selc.runs import RunFolder
 
 
 @pytest.mark.parametrize("kind", ["photos", "reviews"])

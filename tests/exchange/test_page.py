@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from selc.errors import InputError
-from selc.exchange import TOOLS
-from selc.exchange.tools.base import Sheet
+from selc.review.exchange import TOOLS
+from selc.review.exchange.tools.base import Sheet
 
 PAGE = (Path(__file__).parents[2] / "docs" / "annotation-tools.md").read_text()
 
@@ -34,7 +34,7 @@ def test_the_page_shows_the_setup_of_each_tool() -> None:
 
 @pytest.mark.parametrize("tool", ["label-studio", "cvat"])
 def test_names_that_xml_cannot_hold_are_refused(tool: str) -> None:
-    from selc.exchange.tools.base import Item
+    from selc.review.exchange.tools.base import Item
 
     item = Item("a\x01.png", "a\x01.png", "cat\x01", "cat\x01", 0.9, 0.1, (4, 4))
     sheet = Sheet("", ["cat\x01", "dog"], [item], images=True)

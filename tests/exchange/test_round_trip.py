@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 from selc.cli.export import export as export_command
 from selc.cli.review import apply
 from selc.errors import ConfigError, InputError, SelcError
-from selc.exchange import TOOLS, export, read_decisions
-from selc.exchange.tools.base import DROP, address
-from selc.run import RunFolder, fit
+from selc.review.exchange import TOOLS, export, read_decisions
+from selc.review.exchange.tools.base import DROP, address
+from selc.runs import RunFolder, fit
 from tests.exchange.answering import ANSWERED
 
 app = typer.Typer()
@@ -299,7 +299,7 @@ def test_a_table_of_paths_with_ids_is_exported_by_path_and_comes_back_by_id(phot
         ["name", "path", "label"],
         [[f"n{k}", f"my photos/{sample}", sample.split("/")[0]] for k, sample in enumerate(photos.ids)],
     )
-    from selc.run import Config, execute
+    from selc.runs import Config, execute
 
     data = {"name": "table", "path": str(table), "id_column": "name", "cache": "off", "workers": 1}
     run = with_findings(execute(Config.resolve({"data": data, **SMALL}), tmp_path / "run", [Quiet()]))
@@ -311,7 +311,7 @@ def test_a_table_of_paths_with_ids_is_exported_by_path_and_comes_back_by_id(phot
 
 
 def test_images_that_are_no_files_are_exported_inside_the_tasks(tmp_path: Path) -> None:
-    from selc.run import Config, execute
+    from selc.runs import Config, execute
     from tests.exchange.conftest import SMALL, Quiet
 
     settings = {"data": "digits", **SMALL, "net": {"name": "mlp", "hidden": [4]}}
@@ -354,7 +354,7 @@ def test_an_export_that_was_broken_off_leaves_nothing_and_can_be_asked_for_again
         path.write_text(text)
 
     with monkeypatch.context() as patch:
-        patch.setattr("selc.exchange.tasks.write_text", full)
+        patch.setattr("selc.review.exchange.tasks.write_text", full)
         with pytest.raises(SelcError, match="full"):
             export(photos, "label-studio", tmp_path / "a.json")
     assert not list(tmp_path.iterdir())
@@ -375,7 +375,7 @@ def test_samples_and_classes_that_cannot_be_exported_are_refused(
         with pytest.raises(InputError, match="--only must leave something to export"):
             export(photos, "cvat", tmp_path / "a.xml", only="review")
     with monkeypatch.context() as patch:
-        patch.setattr("selc.exchange.items.size_of", lambda path: None)
+        patch.setattr("selc.review.exchange.items.size_of", lambda path: None)
         with pytest.raises(InputError, match="must still be the image of the run"):
             export(photos, "cvat", tmp_path / "a.xml")
     with monkeypatch.context() as patch:

@@ -19,17 +19,17 @@ import numpy as np
 import torch
 from PIL import Image
 
+from selc._io.files import read_json, read_tensors, write_tensors
 from selc.data import DATASETS
-from selc.data.archives import read_pickle
-from selc.data.decode import image_pixels
-from selc.files import read_json, read_tensors, write_tensors
+from selc.data.image_cache.decode import image_pixels
+from selc.data.published.archives import read_pickle
 from selc.noise.label_file import read_labels, write_labels
 from tests.data import miniatures
 from tests.fuzz import mutate
 from tests.fuzz.mutate import BINARY, TEXT, Change
 
 if TYPE_CHECKING:
-    from selc.run import RunFolder
+    from selc.runs import RunFolder
 
 Spoil = Callable[[bytes, Random, list[bytes]], bytes]
 
@@ -211,7 +211,7 @@ def npz_seeds(folder: Path) -> list[Seed]:
 
 def new_seeds(folder: Path) -> list[Seed]:
     """New data for a network that is trained."""
-    from selc.run.inputs import state_of
+    from selc.runs.preprocessing import state_of
 
     seeds: list[Seed] = []
     for seed in (*csv_seeds(folder)[:3], *npz_seeds(folder)):
@@ -225,7 +225,7 @@ def new_seeds(folder: Path) -> list[Seed]:
 
 
 def _new_samples(folder: Path, name: str, state: dict[str, Any]) -> object:
-    from selc.run.new_data import Ids, new_samples
+    from selc.runs.new_data import Ids, new_samples
 
     samples = new_samples(state, folder / name, Ids())
     return next(iter(samples.inputs.stream([torch.tensor([0])], None)))
@@ -285,7 +285,7 @@ def _image(folder: Path) -> object:
 
 
 def config_seeds(folder: Path) -> list[Seed]:
-    from selc.run import Config
+    from selc.runs import Config
 
     seeds = []
     for name, settings in (
@@ -306,7 +306,7 @@ def config_seeds(folder: Path) -> list[Seed]:
 
 
 def _config(folder: Path) -> object:
-    from selc.run import Config, RunFolder
+    from selc.runs import Config, RunFolder
 
     config = RunFolder.open(folder).config
     config.save(folder / "again.toml")
@@ -359,7 +359,7 @@ def checkpoint_seeds(folder: Path) -> list[Seed]:
 
 def _mend_manifests(folder: Path) -> None:
     """Give every manifest the sizes and checksums that its files now have, so that the reader goes on to them."""
-    from selc.train.manifest import write_manifest
+    from selc.training.checkpoints.manifest import write_manifest
 
     def mend(about: dict[str, Any], file: Path) -> None:
         if file.is_file():
@@ -398,8 +398,8 @@ def tensor_seeds(folder: Path) -> list[Seed]:
 
 
 def decision_seeds(folder: Path) -> list[Seed]:
-    from selc.run import RunFolder
-    from selc.run.decisions import FORMAT, fingerprint
+    from selc.runs import RunFolder
+    from selc.runs.decisions import FORMAT, fingerprint
 
     path = trained(folder)
     run = RunFolder.open(path)
@@ -420,9 +420,9 @@ def decision_seeds(folder: Path) -> list[Seed]:
 
 def _answered(run: RunFolder, files: Mapping[str, bytes]) -> list[Seed]:
     """Exports of annotation tools."""
-    from selc.exchange.tools import TOOLS
-    from selc.exchange.tools.base import Item, Sheet
-    from selc.run.decisions import fingerprint
+    from selc.review.exchange.tools import TOOLS
+    from selc.review.exchange.tools.base import Item, Sheet
+    from selc.runs.decisions import fingerprint
     from tests.exchange.answering import ANSWERED
 
     names, given = run.classes, run.given.tolist()
@@ -438,18 +438,18 @@ def _answered(run: RunFolder, files: Mapping[str, bytes]) -> list[Seed]:
 
 
 def _decisions(folder: Path) -> object:
-    from selc.run import RunFolder
-    from selc.run.cleaned import verified_rows
+    from selc.runs import RunFolder
+    from selc.runs.cleaned import verified_rows
 
     _answers(folder)
     return verified_rows(folder / "decisions.json", RunFolder.open(folder / "run"))
 
 
 def _answers(folder: Path) -> object:
-    from selc.exchange import read_decisions
-    from selc.run import RunFolder
-    from selc.run.cleaned import clean
-    from selc.run.decisions import agreement
+    from selc.review.exchange import read_decisions
+    from selc.runs import RunFolder
+    from selc.runs.cleaned import clean
+    from selc.runs.decisions import agreement
 
     run = RunFolder.open(folder / "run")
     decisions, _ = read_decisions(folder / "decisions.json", run)
@@ -460,8 +460,8 @@ def _answers(folder: Path) -> object:
 
 def cleaned_seeds(folder: Path) -> list[Seed]:
     """The tables that `selc apply` writes."""
-    from selc.run import RunFolder
-    from selc.run.cleaned import clean, write_tables
+    from selc.runs import RunFolder
+    from selc.runs.cleaned import clean, write_tables
 
     run = RunFolder.open(trained(folder))
     write_tables(clean(run, run.findings(), None), run, folder / "out")
@@ -480,7 +480,7 @@ def cleaned_seeds(folder: Path) -> list[Seed]:
 
 def _cleaned(folder: Path, classes: tuple[str, ...], given: torch.Tensor) -> object:
     from selc.data import ArrayInputs, Bundle
-    from selc.run.cleaned import cleaned_labels
+    from selc.runs.cleaned import cleaned_labels
 
     bundle = Bundle(ArrayInputs(torch.zeros(len(given), 1)), given, classes, (1,))
     return cleaned_labels(folder, bundle)

@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from selc._io.unpickled import read_pickle
 from selc.data import DATASETS
 from selc.errors import SelcError
-from selc.run import Config
-from selc.run.decisions import FORMAT, VERDICTS, Decisions
-from selc.unpickled import read_pickle
+from selc.runs import Config
+from selc.runs.decisions import FORMAT, VERDICTS, Decisions
 
 text = st.text(max_size=12)
 number = st.integers() | st.floats()

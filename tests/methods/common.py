@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from selc.callbacks import Callback
-from selc.core import Store
 from selc.data import ArrayInputs
+from selc.memory import Store
 from selc.methods.base import Method
-from selc.train import Trainer
+from selc.training import Trainer
 from selc.types import Batch, Decided, EvalSet, Labels, Outcome, Pass, StagePlan, Sweep, TrainSet
 from tests.helpers import batch_of, one_hot64, random_labels, stored, train_set
 

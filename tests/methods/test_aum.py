@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from selc.core import Store
 from selc.errors import ConfigError, TrainingError
+from selc.memory import Store
 from selc.methods.aum import AUM, Margins, margin, standardised
 from selc.methods.base import Method
 from selc.methods.ce import CE

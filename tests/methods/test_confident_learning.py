@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from selc.analysis import analyse
 from selc.analysis.findings import REVIEW
-from selc.core import Store
 from selc.errors import ConfigError, TrainingError
+from selc.memory import Store
 from selc.methods import confident_learning
 from selc.methods.base import Method
 from selc.methods.ce import CE

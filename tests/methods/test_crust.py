@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from selc.core import Store
 from selc.data import ArrayInputs
 from selc.errors import ConfigError
+from selc.memory import Store
 from selc.methods import crust
 from selc.methods.crust import CRUST, coreset, head_of, lazy_greedy
 from selc.types import Labels, StagePlan, Sweep, TrainSet

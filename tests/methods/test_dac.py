@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from selc.core import Store
 from selc.errors import ConfigError
+from selc.memory import Store
 from selc.methods.ce import CE
 from selc.methods.dac import DAC, kept_rows, log_answering, with_every_class
 from selc.types import Outcome, StagePlan, Sweep, TrainSet

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from selc.errors import ConfigError
 from selc.methods import dmi
 from selc.methods.dmi import DMI
-from selc.methods.held_out import BestEpoch
+from selc.methods.noisy_validation import BestEpoch
 from selc.types import Batch, Outcome, StagePlan
 from tests.helpers import (
     batch_of,

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from selc.core import Store
 from selc.errors import ConfigError
+from selc.memory import Store
 from selc.methods import ELR, GCE, PLC, SAT, SELC, CoTeaching, Method, SELCPlus, create
 from selc.types import Batch, Outcome, TrainSet
 from tests.helpers import (

@@ -14,7 +14,7 @@ from selc.errors import ConfigError
 from selc.methods.base import Method
 from selc.methods.ce import CE
 from selc.methods.forward import Forward, Matrix, anchored
-from selc.methods.held_out import BestEpoch
+from selc.methods.noisy_validation import BestEpoch
 from selc.types import Outcome, StagePlan, TrainSet
 from tests import toy
 from tests.helpers import (

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from selc.errors import ConfigError
 from selc.methods.base import Method, Train
-from selc.methods.held_out import BestEpoch, agreement, check_held_out, check_leaves_rows, hold_out, likelihood
+from selc.methods.noisy_validation import BestEpoch, agreement, check_held_out, check_leaves_rows, hold_out, likelihood
 from selc.types import Outcome, TrainSet
 from tests import toy
 from tests.helpers import close, random_targets, stored, train_set

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from selc.core import Store
 from selc.errors import ConfigError
+from selc.memory import Store
 from selc.methods.base import Method
 from selc.methods.ce import CE
 from selc.methods.joint_opt import JointOpt

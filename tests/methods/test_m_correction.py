@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Beta
 
-from selc.core import Store
 from selc.errors import ConfigError
+from selc.memory import Store
 from selc.methods import create
 from selc.methods.m_correction import MCorrection
 from selc.types import Batch, StagePlan, TrainSet

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import selc.methods.nested_co_teaching as stage_two
-from selc.core import Store
 from selc.errors import ConfigError
+from selc.memory import Store
 from selc.methods.nested import Nested, NestedNet, choose_width, drawn_width, width_weights, widths
 from selc.methods.nested_co_teaching import NestedCoTeaching
 from selc.methods.parts import Pair

@@ -12,18 +12,18 @@ import pytest
 import torch
 from torch import Tensor
 
+from selc._io.files import read_json, read_tensors
 from selc.analysis import analyse
 from selc.callbacks import Callback
 from selc.data import ArrayInputs, digits, moons
-from selc.files import read_json, read_tensors
 from selc.methods import CE, SELC, Method, SELCPlus
 from selc.methods import judge as judging
 from selc.methods import selc as selc_method
 from selc.methods.base import Train
 from selc.nets import create
 from selc.noise import draw_noise
-from selc.train import Plan, Trainer
-from selc.train.snapshots import Snapshots
+from selc.training import Plan, Trainer
+from selc.training.checkpoints.snapshots import Snapshots
 from selc.turning import Decision, Evidence, Reason, TurningPoint
 from selc.turning.paper import turning_point
 from selc.types import Decided, EvalSet, Labels, Outcome, StagePlan, TrainSet

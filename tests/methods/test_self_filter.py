@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from selc.callbacks import EpochRecord
-from selc.core import Store
 from selc.errors import ConfigError
+from selc.memory import Store
 from selc.methods.base import Method
 from selc.methods.self_filter import SELF, Patience, Taught, shared
 from selc.types import Outcome, StagePlan, TrainSet

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from selc.core import Store
 from selc.errors import ConfigError
+from selc.memory import Store
 from selc.methods.selfie import SELFIE, refurbished_in
 from selc.types import StagePlan, TrainSet
 from tests.helpers import (

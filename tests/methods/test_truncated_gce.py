@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from selc.core import Store
 from selc.errors import ConfigError
+from selc.memory import Store
 from selc.methods.truncated_gce import TruncatedGCE
 from tests import toy
 from tests.helpers import (

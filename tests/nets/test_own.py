@@ -14,7 +14,7 @@ from torch import nn
 from selc import fit
 from selc.errors import ConfigError
 from selc.nets import NETS, create
-from selc.run import Config
+from selc.runs import Config
 
 MODULE = """
 import torch

@@ -15,7 +15,7 @@ from torch import Tensor
 from selc.errors import ConfigError, InputError
 from selc.noise import NOISES, Noise, draw_noise, hybrid, pair, symmetric
 from selc.noise.base import needs
-from selc.run import Config
+from selc.runs import Config
 from tests.helpers import random_labels, rng
 from tests.noise.bounds import classes_of, example_options, labels_for, suppliers
 

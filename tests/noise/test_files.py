@@ -16,7 +16,7 @@ from selc.errors import ConfigError, InputError, SelcError
 from selc.noise import Noise, draw_noise
 from selc.noise.base import label_digest
 from selc.noise.label_file import files_of, read_labels, write_labels
-from selc.run import Config, RunFolder
+from selc.runs import Config, RunFolder
 from tests.helpers import random_labels
 
 N, C = 400, 10

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from selc.data import ArrayInputs, Bundle, Recipe
-from selc.data.augment import View
-from selc.data.images import ArrayPixels, ImageInputs
+from selc.data.inputs.augment import View
+from selc.data.inputs.images import ArrayPixels, ImageInputs
 from selc.methods import create as create_method
 from selc.nets import create as create_net
 from selc.noise import draw_noise
-from selc.run.config import resolve_plan
-from selc.run.teacher import last_probs, mean_probs, supply_for
-from selc.train import Plan, Trainer
+from selc.runs.config import resolve_plan
+from selc.runs.teacher import last_probs, mean_probs, supply_for
+from selc.training import Plan, Trainer
 from selc.types import Labels, TrainSet
 from tests.helpers import random_labels, rng
 

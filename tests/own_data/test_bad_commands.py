@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from selc.run import Config, RunFolder, execute
-from selc.run.decisions import fingerprint
+from selc.runs import Config, RunFolder, execute
+from selc.runs.decisions import fingerprint
 from tests.own_data.miniature import folder, write_csv
 from tests.test_cli import call, refused
 from tests.test_review import Quiet

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from selc.data.folder import folder as load_folder
-from selc.data.tables import table
+from selc.data.sources.image_folder import folder as load_folder
+from selc.data.sources.tables import table
 from selc.errors import InputError
 from tests.own_data.miniature import encoded, flower_csv, folder, picture, write_csv
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from selc.data.tables import table
+from selc.data.sources.tables import table
 from selc.errors import InputError
 from selc.methods import judge
-from selc.run import Config, execute
+from selc.runs import Config, execute
 from selc.turning.splits import deal_parts
 from tests.own_data.miniature import encoded, picture, write_csv
 from tests.test_review import Quiet
@@ -110,7 +110,7 @@ def test_a_column_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 def test_a_run_deals_its_parts_by_them_and_the_report_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from selc.report.reading import Snapshot
-    from selc.report.words import turning_point
+    from selc.report.sentences import turning_point
 
     path = str(write_csv(tmp_path / "data.csv", HEAD, rows(120)))
     dealt: list[Tensor] = []

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from selc.data import worker
-from selc.data.worker import BadImageError, Resize, decode
+from selc.data.image_cache import worker
+from selc.data.image_cache.worker import BadImageError, Resize, decode
 from tests.own_data.miniature import Array, encoded, picture
 
 

@@ -13,11 +13,11 @@ import torch
 from PIL import Image
 
 from selc.data import ImageInputs
-from selc.data.folder import folder as load
-from selc.data.image_set import Reading, _size
-from selc.data.own import check_outside
+from selc.data.sources.image_folder import folder as load
+from selc.data.sources.image_set import Reading, _size
+from selc.data.sources.recognise import check_outside
 from selc.errors import ConfigError, InputError, RunFolderError
-from selc.run import Config, execute, resume
+from selc.runs import Config, execute, resume
 from tests.own_data.miniature import COLOURS, Array, encoded, folder, in_order, picture
 from tests.toy import BrokenOffError, StopAfter
 

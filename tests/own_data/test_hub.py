@@ -14,9 +14,9 @@ import torch
 
 import selc
 from selc.data import ImageInputs
-from selc.data.features import FeatureInputs
-from selc.data.hub import content_digest, hub, hub_bundle
-from selc.data.own import choice_for
+from selc.data.preprocess.features import FeatureInputs
+from selc.data.sources.hub import content_digest, hub, hub_bundle
+from selc.data.sources.recognise import choice_for
 from selc.errors import ConfigError, InputError
 from tests.own_data.miniature import encoded, flowers, in_order, picture
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from selc.data.labels import bad_labels, checked_classes, class_names, encode, notes_on, tidied
+from selc.data.preprocess.labels import bad_labels, checked_classes, class_names, encode, notes_on, tidied
 from selc.errors import InputError
 
 

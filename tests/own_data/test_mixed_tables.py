@@ -15,9 +15,9 @@ from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from selc.data.coding import Coding, fewest
-from selc.data.features import FeatureInputs
-from selc.data.tables import table
+from selc.data.preprocess.coding import Coding, fewest
+from selc.data.preprocess.features import FeatureInputs
+from selc.data.sources.tables import table
 from selc.errors import ConfigError, InputError
 from tests.own_data.miniature import write_csv
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from selc.data import ArrayInputs, ImageInputs
-from selc.data.features import FeatureInputs
-from selc.data.npz import npz
+from selc.data.preprocess.features import FeatureInputs
+from selc.data.sources.npz import npz
 from selc.errors import InputError
 from tests.own_data.miniature import flowers, in_order
 

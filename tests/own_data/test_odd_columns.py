@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from selc.data.features import Scale
-from selc.data.tables import table
+from selc.data.preprocess.features import Scale
+from selc.data.sources.tables import table
 from selc.errors import InputError
 from tests.own_data.miniature import write_csv
 

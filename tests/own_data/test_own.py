@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from selc.data import DATASETS, RECIPES
-from selc.data.folder import folder as folder_loader
-from selc.data.hub import hub
-from selc.data.npz import npz
-from selc.data.own import choice_for, suits
-from selc.data.tables import table
+from selc.data.sources.hub import hub
+from selc.data.sources.image_folder import folder as folder_loader
+from selc.data.sources.npz import npz
+from selc.data.sources.recognise import choice_for, suits
+from selc.data.sources.tables import table
 from selc.errors import InputError
-from selc.train import Plan
+from selc.training import Plan
 from tests.own_data.miniature import folder, options_for
 
 LOADERS = {"folder": folder_loader, "table": table, "npz": npz, "hub": hub}

@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 import torch
 
-from selc.data import cache as cache_module
-from selc.data import decode, pool, progress, worker
-from selc.data.cache import MappedPixels, cache_folder
-from selc.data.decode import FilePixels, equal_rows, image_pixels
-from selc.data.images import Pixels
+from selc._io.files import held
+from selc.data import progress
+from selc.data.image_cache import cache as cache_module
+from selc.data.image_cache import decode, pool, worker
+from selc.data.image_cache.cache import MappedPixels, cache_folder
+from selc.data.image_cache.decode import FilePixels, equal_rows, image_pixels
+from selc.data.inputs.images import Pixels
 from selc.errors import InputError
-from selc.files import held
 from tests.own_data.miniature import encoded, folder, in_order, picture
 
 SIZE = (10, 10)
@@ -339,7 +340,7 @@ def test_few_images_need_no_process_and_many_use_the_processors() -> None:
 SCRIPT = """
 import sys
 from pathlib import Path
-from selc.data.decode import image_pixels
+from selc.data.image_cache.decode import image_pixels
 print("started")
 pixels, _ = image_pixels(sorted(Path(sys.argv[1]).rglob("*.png")), (10, 10), cache=None, workers=2)
 print(len(pixels))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from selc.data import ImageInputs
-from selc.data.tables import table
+from selc.data.sources.tables import table
 
 
 def test_real_jpegs_in_parquet_have_the_published_mean_and_deviation() -> None:

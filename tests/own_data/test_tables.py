@@ -14,10 +14,10 @@ import pytest
 import torch
 
 from selc.data import ImageInputs
-from selc.data.features import FeatureInputs
-from selc.data.tables import table
+from selc.data.preprocess.features import FeatureInputs
+from selc.data.sources.tables import table
 from selc.errors import ConfigError, InputError
-from selc.run import Config, execute
+from selc.runs import Config, execute
 from tests.counting import instructions
 from tests.own_data.miniature import encoded, flower_csv, flowers, folder, in_order, picture, write_csv
 

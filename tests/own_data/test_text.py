@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from selc.data.coding import Cells, Coding
-from selc.data.features import FeatureInputs
-from selc.data.tables import table
-from selc.data.text_column import TextColumn, is_free_text
+from selc.data.preprocess.coding import Cells, Coding
+from selc.data.preprocess.features import FeatureInputs
+from selc.data.preprocess.text_column import TextColumn, is_free_text
+from selc.data.sources.tables import table
 from selc.errors import ConfigError, InputError
 from tests.own_data.miniature import write_csv
 from tests.own_data.reviews import reviews, write_reviews

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from selc.data.features import FeatureInputs
-from selc.data.own import choice_for
-from selc.data.tables import table
-from selc.data.text_folder import texts
+from selc.data.preprocess.features import FeatureInputs
+from selc.data.sources.recognise import choice_for
+from selc.data.sources.tables import table
+from selc.data.sources.text_folder import texts
 from selc.errors import InputError
 from tests.own_data.miniature import folder as images
 from tests.own_data.miniature import write_csv

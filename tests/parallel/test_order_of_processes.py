@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selc.train.order import Order, deal, own_part
+from selc.training.order import Order, deal, own_part
 
 CPU = torch.device("cpu")
 

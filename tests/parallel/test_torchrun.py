@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from selc.run import Config, execute
+from selc.runs import Config, execute
 
 LAUNCH = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 TRAIN = ["--noise", "symmetric", "--rate", "0.3", "--epochs", "12", "--set", "train.threads=1"]

@@ -24,16 +24,16 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler
 
 from selc.callbacks import Callback, EpochRecord
-from selc.core import SELCLoss, Watcher
-from selc.core.store import Store
-from selc.core.world import current
 from selc.data import ArrayInputs
+from selc.losses import SELCLoss, Watcher
+from selc.memory.store import Store
 from selc.methods import Method, create
 from selc.recorder import Recorder
-from selc.run.job import gathered
-from selc.train import Plan, Trainer
+from selc.runs.job import gathered
+from selc.training import Plan, Trainer
 from selc.turning import TurningPoint
 from selc.types import Batch, EvalSet, Labels, Outcome, StagePlan, TrainSet
+from selc.world import current
 from tests.float64 import in_float64
 
 CLASSES, FEATURES = 5, 8

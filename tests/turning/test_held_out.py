@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from selc import HeldOut, SELCLoss
-from selc.core.watcher import Turn, waited
 from selc.errors import ConfigError, InputError
+from selc.losses.watcher import Turn, waited
 from selc.turning import decide
 
 M, C = 400, 4

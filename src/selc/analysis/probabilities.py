@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from selc.analysis.labels import LabelAnalysis, by_evidence
+from selc.analysis.label_analysis import LabelAnalysis, by_evidence
 from selc.errors import InputError
 from selc.turning.decision import decide
 from selc.turning.evidence import Evidence

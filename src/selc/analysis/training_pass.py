@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from selc.analysis.findings import KEEP, REVIEW, Findings
-from selc.analysis.labels import LabelAnalysis, Why, mean_probabilities, transitions
-from selc.analysis.noise import NoiseRange, explain
-from selc.core.watcher import TOGETHER, first_minimum, waited
+from selc.analysis.label_analysis import LabelAnalysis, Why, mean_probabilities, transitions
+from selc.analysis.noise_rate import NoiseRange, explain
+from selc.losses.watcher import TOGETHER, first_minimum, waited
 from selc.turning.decision import better_than_chance
 from selc.types import Pass
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from selc.analysis.labels import Why
+from selc.analysis.label_analysis import Why
 from selc.turning.decision import Reason
 
 WHY = {

@@ -18,13 +18,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from selc._io.files import read_json
 from selc.bench.results import Line
 from selc.callbacks import Callback
 from selc.errors import RunFolderError, SelcError
-from selc.files import read_json
-from selc.run import Config, RunFolder, execute, resume
-from selc.run.folder import environment
-from selc.train.metrics import headline
+from selc.runs import Config, RunFolder, execute, resume
+from selc.runs.folder import environment
+from selc.training.metrics import headline
 from selc.types import accuracies
 
 NEVER = -1  # an epoch that was not there

@@ -25,7 +25,7 @@ from selc.data import FACTS
 from selc.errors import SelcError
 from selc.methods import METHODS
 from selc.nets import create as create_net
-from selc.run import Config
+from selc.runs import Config
 
 # Floating point operations in a second that a training keeps up; stated, not measured on your machine. One core; a
 # GPU on which CE with ResNet-34 takes about an hour for 200 epochs of CIFAR-10, as current reports have it.

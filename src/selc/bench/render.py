@@ -6,15 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from selc.bench.formats import as_html, as_latex, as_markdown
+from selc._io.files import write_text
 from selc.bench.grid import Measure, Number, grouped, number_of, sheet_of
-from selc.bench.order import order_text
+from selc.bench.markup import as_html, as_latex, as_markdown
+from selc.bench.published_order import order_text
 from selc.bench.results import DEFAULT, Line, read_lines
 from selc.bench.runner import value_of
 from selc.bench.sheet import NOTHING, Entry, Page, Picture, Sheet
 from selc.bench.table import Cell, Table
 from selc.errors import ConfigError
-from selc.files import write_text
 
 
 def write_pages(tables: Sequence[Table], scale: str, results: Path, out: Path, variant: str = "text") -> list[Path]:

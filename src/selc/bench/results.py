@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from selc._io.files import make_folder, write_text, writing
 from selc.errors import ConfigError
-from selc.files import make_folder, write_text, writing
 
 Line = dict[str, Any]
 DEFAULT = Path("benchmarks/results/bench.jsonl")

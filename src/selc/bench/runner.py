@@ -21,7 +21,7 @@ from selc.bench.estimate import Estimate, estimates, work_of
 from selc.bench.results import Line, append_line, read_lines, sole_writer
 from selc.bench.table import Cell
 from selc.errors import ConfigError
-from selc.run import RunFolder
+from selc.runs import RunFolder
 
 HOUR = 3600
 PATIENCE = 7 * 24 * HOUR  # what takes longer on cores is not meant for them

@@ -19,8 +19,8 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from selc.errors import ConfigError, unknown
-from selc.run.config import Config
-from selc.train.metrics import FACTS, HEADLINE
+from selc.runs.config import Config
+from selc.training.metrics import FACTS, HEADLINE
 
 SCALES = ("paper", "small", "cpu")  # the paper's; an hour of one GPU; two cores
 VARIANTS = ("text", "code")  # where the authors' code differs from what their text says

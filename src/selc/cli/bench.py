@@ -151,7 +151,7 @@ def _fill(cells: list[Cell], machine: Machine, places: Places, dry_run: bool, ag
 
 
 def _draw(tables: list[Table], scale: str, variant: str, runs: Path, out: Path) -> int:
-    from selc.bench.figures import draw
+    from selc.bench.paper_figures import draw
 
     missing = 0
     for table in tables:

@@ -12,9 +12,9 @@ from typing import Any
 
 import typer
 
+from selc._io.files import in_short
 from selc.cli.stopping import stoppable
 from selc.errors import ConfigError, SelcError, unknown
-from selc.files import in_short
 
 SECTIONS = ("data", "noise", "method", "net", "train")
 
@@ -57,7 +57,7 @@ def from_file(config: Path | None) -> dict[str, Any]:
 def data_of(data: str, settings: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     """The section of the data: a dataset by name, or what lies at a path; options that were given are on top."""
     from selc.data import DATASETS
-    from selc.data.own import choice_for
+    from selc.data.sources.recognise import choice_for
     from selc.registry import keyword_options
 
     given = {key: value for key, value in options.items() if value is not None}
@@ -79,7 +79,7 @@ def data_of(data: str, settings: dict[str, Any], options: dict[str, Any]) -> dic
 
 def data_of_file(settings: dict[str, Any], options: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """The data that a configuration file names, with the options that were given on top; and what they are called."""
-    from selc.data.own import existing
+    from selc.data.sources.recognise import existing
 
     given = settings.get("data")
     section = {"name": given} if isinstance(given, str) else given

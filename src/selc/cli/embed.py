@@ -50,12 +50,12 @@ def embed(
 ) -> None:
     """Turn images into features of a pretrained backbone, once; `selc train FILE.npz` then takes seconds per epoch."""
     with speaking():
+        from selc.encoders.embed import check_target
+        from selc.encoders.embed import embed as embed_bundle
+        from selc.encoders.embed_file import finished
         from selc.nets import NETS
-        from selc.run import Config
-        from selc.run.embed import check_target
-        from selc.run.embed import embed as embed_bundle
-        from selc.run.embed_file import finished
-        from selc.run.job import load
+        from selc.runs import Config
+        from selc.runs.job import load
         from selc.screen import reading
 
         own = {"root": root, "test": test, "val": val, "label_column": label_column, "id_column": id_column}

@@ -25,8 +25,8 @@ def export(
 ) -> None:
     """Write the samples that matter most as tasks of an annotation tool; `selc apply` reads its answers."""
     with speaking():
-        from selc.exchange import export as write
-        from selc.run import RunFolder
+        from selc.review.exchange import export as write
+        from selc.runs import RunFolder
         from selc.screen import reading
 
         folder = RunFolder.open(run)

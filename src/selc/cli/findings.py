@@ -21,12 +21,12 @@ def findings(
 ) -> None:
     """Find wrong labels by probabilities that you have already, such as those of a cross-validation."""
     with speaking():
+        from selc._io.table_files import CSV, PARQUET, write_table
         from selc.analysis import analyse_probabilities
         from selc.analysis.findings import ACTIONS
         from selc.analysis.words import WHY, noise_words
         from selc.errors import ConfigError, RunFolderError
-        from selc.run.probabilities import read_given
-        from selc.run.tables import CSV, PARQUET, write_table
+        from selc.runs.probability_files import read_given
         from selc.screen import show_notes
 
         if out.suffix.lower() not in (CSV, *PARQUET):

@@ -29,12 +29,12 @@ def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
         from rich.table import Table
 
         from selc.data import DATASETS
-        from selc.exchange import TOOLS
         from selc.methods import METHODS
         from selc.nets import NETS
         from selc.noise import NOISES
         from selc.registry import Registry
-        from selc.train.metrics import METRICS
+        from selc.review.exchange import TOOLS
+        from selc.training.metrics import METRICS
 
         registries: dict[Kind, Registry[Any]] = {
             Kind.METHODS: METHODS,

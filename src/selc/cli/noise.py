@@ -58,9 +58,9 @@ def _make(settings: dict[str, Any], out: Path | None, overwrite: bool) -> None:
     from selc.nets import create
     from selc.noise import draw_noise
     from selc.noise.label_file import check_ending, files_of, write_labels
-    from selc.run import Config
-    from selc.run.job import load
-    from selc.run.teacher import supply_for
+    from selc.runs import Config
+    from selc.runs.job import load
+    from selc.runs.teacher import supply_for
     from selc.screen import Screen
 
     config = Config.resolve(settings)

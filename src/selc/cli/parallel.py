@@ -64,7 +64,7 @@ def _joined() -> Iterator[None]:
     import torch.distributed as dist
     from torch.distributed.rendezvous import rendezvous
 
-    from selc.core.world import current, local_rank
+    from selc.world import current, local_rank
 
     cuda = torch.cuda.is_available()
     if cuda:

@@ -29,7 +29,7 @@ def predict(
     """Predict the labels of new data, with the probability of each class."""
     with speaking():
         from selc.errors import ConfigError
-        from selc.run.predict import predict as predict_run
+        from selc.runs.predict import predict as predict_run
         from selc.screen import reading
 
         path = out or Path(f"{Path(data).stem}-predictions.csv")

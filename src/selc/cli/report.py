@@ -26,7 +26,7 @@ def report(
     """Write one page about a run that needs no network and no server: report.html."""
     with speaking():
         from selc.report.page import write_report
-        from selc.run import RunFolder
+        from selc.runs import RunFolder
         from selc.screen import reading
 
         folder = RunFolder.open(run)
@@ -49,7 +49,7 @@ def figures(
     """Write the figures of a run for a paper, as PNG and PDF."""
     with speaking():
         from selc.report.figures import save_all
-        from selc.run import RunFolder
+        from selc.runs import RunFolder
 
         endings = [part.strip().lower().removeprefix(".") for part in formats.split(",") if part.strip()]
         written, missing = save_all(RunFolder.open(run), out, endings)

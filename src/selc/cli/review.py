@@ -11,7 +11,7 @@ from selc.cli.common import speaking
 from selc.errors import ConfigError
 
 if TYPE_CHECKING:
-    from selc.run.decisions import Band
+    from selc.runs.decisions import Band
 
 
 def review(
@@ -22,8 +22,8 @@ def review(
 ) -> None:
     """Write a page on which a person judges the samples that matter most, in any browser and without a server."""
     with speaking():
-        from selc.report.review import write_review
-        from selc.run import RunFolder
+        from selc.review import write_review
+        from selc.runs import RunFolder
         from selc.screen import reading
 
         folder = RunFolder.open(run)
@@ -56,11 +56,11 @@ def apply(
 ) -> None:
     """Write the cleaned labels; say how often the reviewer agreed with the suggestions. The data are not touched."""
     with speaking():
-        from selc.exchange import read_decisions
-        from selc.run import RunFolder
-        from selc.run.cleaned import TABLES, clean, new_tables, write_tables
-        from selc.run.cleaned_tree import FOLDERS, left_unfinished, write_cleaned
-        from selc.run.decisions import agreement, check_unique
+        from selc.review.cleaned_tree import FOLDERS, left_unfinished, write_cleaned
+        from selc.review.exchange import read_decisions
+        from selc.runs import RunFolder
+        from selc.runs.cleaned import TABLES, clean, new_tables, write_tables
+        from selc.runs.decisions import agreement, check_unique
         from selc.screen import show_notes
 
         folder = RunFolder.open(run)

@@ -14,7 +14,7 @@ from selc.errors import ConfigError
 
 if TYPE_CHECKING:
     from selc.callbacks import Callback
-    from selc.run import RunFolder
+    from selc.runs import RunFolder
 
 
 def demo(
@@ -143,12 +143,12 @@ def train(
         for assignment in set_ or []:
             assign(settings, assignment)
 
-        from selc.core.world import current
-        from selc.data.own import check_outside
-        from selc.run import Config, execute
-        from selc.run.job import begun, load
-        from selc.run.job import resume as resume_run
+        from selc.data.sources.recognise import check_outside
+        from selc.runs import Config, execute
+        from selc.runs.job import begun, load
+        from selc.runs.job import resume as resume_run
         from selc.screen import reading, show_config, show_data, show_notes
+        from selc.world import current
 
         world = current()
         resolved = Config.resolve(settings)  # says what is wrong before the data are read
@@ -188,9 +188,9 @@ def resume(
 ) -> None:
     """Go on with a run that was interrupted; the result is the same as without the interruption."""
     with together():
-        from selc.core.world import current
-        from selc.run import RunFolder
-        from selc.run import resume as resume_run
+        from selc.runs import RunFolder
+        from selc.runs import resume as resume_run
+        from selc.world import current
 
         if RunFolder.open(run).finished:
             if current().leads:
@@ -222,8 +222,8 @@ def _last_folder(name: str) -> Path | None:
 def _screen() -> AbstractContextManager[Callback]:
     """Only one of several processes shows how it goes."""
     from selc.callbacks import Silent
-    from selc.core.world import current
     from selc.screen import Screen
+    from selc.world import current
 
     return Screen() if current().leads else nullcontext(Silent())
 

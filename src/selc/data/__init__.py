@@ -3,15 +3,15 @@
 import pkgutil
 from importlib import import_module
 
-from selc.data.arrays import ArrayInputs
-from selc.data.augment import View, crop_and_flip
 from selc.data.base import DATASETS, FACTS, RECIPES, Bundle, Facts, Recipe
-from selc.data.datasets import DatasetInputs
-from selc.data.images import ArrayPixels, ImageInputs
-from selc.data.toy import digits, moons
+from selc.data.inputs.arrays import ArrayInputs
+from selc.data.inputs.augment import View, crop_and_flip
+from selc.data.inputs.datasets import DatasetInputs
+from selc.data.inputs.images import ArrayPixels, ImageInputs
+from selc.data.published.toy import digits, moons
 
-for _module in pkgutil.iter_modules(__path__):  # a file with a dataset registers it when it is imported
-    import_module(f"{__name__}.{_module.name}")
+for _module in pkgutil.walk_packages(__path__, f"{__name__}."):  # a file with a dataset registers it when imported
+    import_module(_module.name)
 
 __all__ = [
     "DATASETS",

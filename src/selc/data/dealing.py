@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from selc.data.labels import Where, is_missing
+from selc.data.preprocess.labels import Where, is_missing
 from selc.errors import InputError
 
 

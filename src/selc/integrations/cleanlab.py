@@ -14,7 +14,7 @@ import numpy as np
 
 from selc.errors import ConfigError, InputError
 from selc.noise.base import measured
-from selc.run.folder import RunFolder
+from selc.runs.folder import RunFolder
 
 Array = np.ndarray[Any, np.dtype[Any]]
 COLUMNS = ("is_label_issue", "label_quality", "given_label", "predicted_label")

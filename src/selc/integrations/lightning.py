@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from selc.core.selc_loss import SELCLoss
-from selc.core.world import current
 from selc.errors import ConfigError, InputError
+from selc.losses.selc_loss import SELCLoss
 from selc.recorder import Recorder
+from selc.world import current
 
 try:
     from lightning.pytorch import Callback

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from selc.core.selc_loss import SELCLoss
+from selc._io.files import read_tensors, write_tensors
 from selc.errors import ConfigError, InputError
-from selc.files import read_tensors, write_tensors
+from selc.losses.selc_loss import SELCLoss
 from selc.recorder import Recorder
 
 try:

@@ -8,12 +8,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from selc.core.seeding import generator
-from selc.core.store import Store, block_rows
 from selc.errors import ConfigError, TrainingError
+from selc.memory.store import Store, block_rows
 from selc.methods.base import METHODS, Method, Train
 from selc.methods.ce import CE
 from selc.methods.parts import epochs_of, mixed_belief
+from selc.seeding import generator
 from selc.types import Batch, Labels, Outcome, StagePlan, Sweep, TrainSet
 
 RUNS = 2  # of measuring: what is a threshold sample in one is measured in the other

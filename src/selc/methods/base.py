@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from selc.callbacks import Callback
-from selc.core.loss import log_softmax, soft_cross_entropy
-from selc.core.store import Store
+from selc.losses.cross_entropy import log_softmax, soft_cross_entropy
+from selc.memory.store import Store
 from selc.registry import Registry
 from selc.types import Batch, Decided, EvalSet, Outcome, StagePlan, Step, Sweep, TrainSet
 

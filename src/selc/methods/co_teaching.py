@@ -6,8 +6,8 @@ import math
 
 from torch import Tensor, nn
 
-from selc.core.loss import log_softmax, soft_cross_entropy
 from selc.errors import ConfigError
+from selc.losses.cross_entropy import log_softmax, soft_cross_entropy
 from selc.methods.base import METHODS, Method, Net, Train
 from selc.methods.judge import Rate, check_rate, known_rate
 from selc.methods.parts import Pair, epochs_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from selc.core.loss import soft_cross_entropy
 from selc.errors import ConfigError
+from selc.losses.cross_entropy import soft_cross_entropy
 from selc.methods.base import METHODS, Method, Net, Train
 from selc.methods.co_teaching import check_ramp, exchanged, kept_share, mean_of_two, never_reached
 from selc.methods.judge import Rate, check_rate, known_rate

@@ -10,10 +10,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from selc.core.seeding import generator
 from selc.errors import ConfigError, TrainingError
 from selc.methods.base import METHODS, Method, Train
 from selc.methods.ce import CE
+from selc.seeding import generator
 from selc.types import Outcome, StagePlan, TrainSet
 
 Filter = Literal[

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from selc.core.loss import soft_cross_entropy
-from selc.core.store import Store
 from selc.errors import ConfigError
+from selc.losses.cross_entropy import soft_cross_entropy
+from selc.memory.store import Store
 from selc.methods.base import METHODS, Method, Net
 from selc.methods.parts import epochs_of
 from selc.types import Batch, StagePlan, Step, Sweep, TrainSet

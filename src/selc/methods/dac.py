@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from selc.core.loss import soft_cross_entropy
-from selc.core.store import Store
 from selc.errors import ConfigError
+from selc.losses.cross_entropy import soft_cross_entropy
+from selc.memory.store import Store
 from selc.methods.base import METHODS, Method, Net, Train
 from selc.methods.ce import CE
-from selc.methods.held_out import check_held_out, check_leaves_rows, hold_out
+from selc.methods.noisy_validation import check_held_out, check_leaves_rows, hold_out
 from selc.methods.parts import epochs_of, mixed_belief
 from selc.types import Batch, Outcome, StagePlan, Sweep, TrainSet
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Train
-from selc.methods.held_out import BestEpoch, check_held_out, check_leaves_rows, hold_out
+from selc.methods.noisy_validation import BestEpoch, check_held_out, check_leaves_rows, hold_out
 from selc.methods.parts import epochs_of
 from selc.types import Batch, Outcome, StagePlan, TrainSet
 

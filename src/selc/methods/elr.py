@@ -6,9 +6,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from selc.core.loss import check_alpha, soft_cross_entropy
-from selc.core.store import Store
 from selc.errors import ConfigError
+from selc.losses.cross_entropy import check_alpha, soft_cross_entropy
+from selc.memory.store import Store
 from selc.methods.base import METHODS, Method
 from selc.types import Batch, StagePlan, Sweep, TrainSet
 

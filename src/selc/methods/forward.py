@@ -8,10 +8,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from selc.core.store import Store
 from selc.errors import ConfigError
+from selc.memory.store import Store
 from selc.methods.base import METHODS, Method, Train
-from selc.methods.held_out import BestEpoch, check_held_out, check_leaves_rows, hold_out
+from selc.methods.noisy_validation import BestEpoch, check_held_out, check_leaves_rows, hold_out
 from selc.types import Batch, Outcome, StagePlan, TrainSet
 
 Matrix = tuple[tuple[float, ...], ...]

@@ -9,14 +9,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from selc.core.loss import soft_cross_entropy
-from selc.core.seeding import generator
-from selc.core.store import Store
 from selc.errors import ConfigError
+from selc.losses.cross_entropy import soft_cross_entropy
+from selc.memory.store import Store
 from selc.methods.base import METHODS, Method, Net, Train
 from selc.methods.ce import CE
 from selc.methods.co_teaching import check_ramp, exchanged, kept_share, mean_of_two, never_reached
 from selc.methods.parts import Pair, epochs_of, given_for
+from selc.seeding import generator
 from selc.types import Batch, Outcome, StagePlan, Sweep, TrainSet
 
 JOIN, JOIN_LATE = 0.2, 0.4  # shares of the epochs after which candidates join: 40 and 80 of the authors' 200

@@ -9,9 +9,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from selc.core.loss import handed_out
-from selc.core.store import Store
 from selc.errors import ConfigError
+from selc.losses.cross_entropy import handed_out
+from selc.memory.store import Store
 from selc.methods.base import METHODS, Method, Train
 from selc.methods.ce import CE
 from selc.methods.parts import History, epochs_of

@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from selc.analysis.labels import judgements
-from selc.analysis.noise import explain
+from selc.analysis.label_analysis import judgements
+from selc.analysis.noise_rate import explain
 from selc.callbacks import Callback, EpochRecord
 from selc.errors import ConfigError
 from selc.methods.base import Train

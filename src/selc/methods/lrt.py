@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from selc.core.store import Store, block_rows
 from selc.errors import ConfigError
+from selc.memory.store import Store, block_rows
 from selc.methods.base import METHODS, Method, detached_probs
 from selc.methods.parts import History, epochs_of, labels_belief
 from selc.types import Batch, StagePlan, Sweep, TrainSet

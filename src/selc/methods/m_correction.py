@@ -9,11 +9,11 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from selc.core.beta_mixture import fit_beta_mixture
-from selc.core.loss import log_softmax, soft_cross_entropy
-from selc.core.store import Store
 from selc.errors import ConfigError
+from selc.losses.cross_entropy import log_softmax, soft_cross_entropy
+from selc.memory.store import Store
 from selc.methods.base import METHODS, Method
+from selc.methods.beta_mixture import fit_beta_mixture
 from selc.methods.parts import epochs_of, mixup, partners
 from selc.types import Batch, StagePlan, Step, Sweep, TrainSet
 

@@ -6,8 +6,8 @@ import math
 
 from torch import nn
 
-from selc.core.loss import soft_cross_entropy
 from selc.errors import ConfigError
+from selc.losses.cross_entropy import soft_cross_entropy
 from selc.methods.base import METHODS, Method
 from selc.methods.parts import mixup
 from selc.types import Batch, StagePlan, Step, TrainSet

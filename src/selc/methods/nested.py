@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from selc.core.seeding import generator
 from selc.errors import ConfigError
 from selc.methods.base import METHODS, Method, Net
+from selc.seeding import generator
 from selc.types import Batch, StagePlan, Step, Sweep, TrainSet
 
 Sigma = float | Literal["auto"]

@@ -9,9 +9,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from selc.core.loss import handed_out, log_softmax
-from selc.core.store import Store
 from selc.errors import ConfigError
+from selc.losses.cross_entropy import handed_out, log_softmax
+from selc.memory.store import Store
 from selc.methods.base import METHODS, Method, Train, detached_probs
 from selc.methods.parts import History, epochs_of
 from selc.types import Batch, Labels, Outcome, StagePlan, Sweep, TrainSet

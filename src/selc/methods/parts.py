@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from selc.core.loss import handed_out
-from selc.core.store import Store, block_rows
+from selc.losses.cross_entropy import handed_out
+from selc.memory.store import Store, block_rows
 from selc.types import Batch, Labels, TrainSet
 
 

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from selc.core.loss import soft_cross_entropy
-from selc.core.store import Store
 from selc.errors import ConfigError
+from selc.losses.cross_entropy import soft_cross_entropy
+from selc.memory.store import Store
 from selc.methods.base import METHODS, Method, Train
 from selc.methods.parts import epochs_of
 from selc.types import Batch, Outcome, StagePlan, Sweep, TrainSet

@@ -6,13 +6,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from selc.core.loss import soft_cross_entropy
-from selc.core.store import Store
-from selc.core.world import current
 from selc.errors import ConfigError
+from selc.losses.cross_entropy import soft_cross_entropy
+from selc.memory.store import Store
 from selc.methods.base import METHODS, Method, detached_probs
 from selc.methods.parts import History, epochs_of
 from selc.types import Batch, StagePlan, Sweep, TrainSet
+from selc.world import current
 
 
 @METHODS.register("plc")

@@ -8,10 +8,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from selc.analysis.labels import judgements
-from selc.analysis.noise import explain
-from selc.core.store import Store
+from selc.analysis.label_analysis import judgements
+from selc.analysis.noise_rate import explain
 from selc.errors import ConfigError
+from selc.memory.store import Store
 from selc.methods.base import METHODS, Method, Train
 from selc.methods.ce import CE
 from selc.methods.judge import Judged, judge

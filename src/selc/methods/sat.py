@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from selc.core.loss import check_alpha, check_start, confidence_weights, soft_cross_entropy
-from selc.core.store import Store
-from selc.core.world import current
+from selc.losses.cross_entropy import check_alpha, check_start, confidence_weights, soft_cross_entropy
+from selc.memory.store import Store
 from selc.methods.base import METHODS, Method, detached_probs
 from selc.methods.parts import cannot_flip, epochs_of
 from selc.types import Batch, StagePlan, Sweep, TrainSet
+from selc.world import current
 
 
 @METHODS.register("sat")

@@ -6,8 +6,8 @@ import math
 
 from torch import Tensor
 
-from selc.core.loss import soft_cross_entropy
 from selc.errors import ConfigError
+from selc.losses.cross_entropy import soft_cross_entropy
 from selc.methods.base import METHODS, Method
 from selc.types import Batch
 

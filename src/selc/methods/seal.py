@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from selc.core.store import Store
 from selc.errors import ConfigError
+from selc.memory.store import Store
 from selc.methods.base import METHODS, Method, Train
 from selc.methods.parts import normalised
 from selc.types import Outcome, StagePlan, Sweep, TrainSet

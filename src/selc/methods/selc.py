@@ -8,7 +8,8 @@ from typing import Literal
 from torch import Tensor
 
 from selc.callbacks import Callback, EpochRecord
-from selc.core.loss import (
+from selc.errors import ConfigError
+from selc.losses.cross_entropy import (
     Option,
     check_alpha,
     check_option,
@@ -17,9 +18,7 @@ from selc.core.loss import (
     soft_cross_entropy,
     usual_alpha,
 )
-from selc.core.store import Store
-from selc.core.world import current
-from selc.errors import ConfigError
+from selc.memory.store import Store
 from selc.methods.base import METHODS, Method, Train, detached_probs
 from selc.methods.ce import CE
 from selc.methods.judge import Judged, judge
@@ -28,6 +27,7 @@ from selc.turning.decision import worse
 from selc.turning.paper import Metric, turning_point
 from selc.turning.point import TurningPoint
 from selc.types import Batch, Outcome, StagePlan, Sweep, TrainSet
+from selc.world import current
 
 
 @METHODS.register("selc")

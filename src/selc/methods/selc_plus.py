@@ -7,8 +7,8 @@ from typing import Literal
 
 from torch import nn
 
-from selc.core.loss import soft_cross_entropy
 from selc.errors import ConfigError
+from selc.losses.cross_entropy import soft_cross_entropy
 from selc.methods.base import METHODS, Method, Train
 from selc.methods.parts import mixup
 from selc.methods.selc import SELC

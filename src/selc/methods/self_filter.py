@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from selc.callbacks import Callback, EpochRecord
-from selc.core.loss import check_alpha, log_softmax
-from selc.core.store import Store
 from selc.errors import ConfigError
+from selc.losses.cross_entropy import check_alpha, log_softmax
+from selc.memory.store import Store
 from selc.methods.base import METHODS, Method, Net, Train
-from selc.methods.held_out import agreement, check_leaves_rows, hold_out
+from selc.methods.noisy_validation import agreement, check_leaves_rows, hold_out
 from selc.methods.parts import epochs_of, normalised
 from selc.types import Batch, Labels, Outcome, StagePlan, Step, Sweep, TrainSet
 

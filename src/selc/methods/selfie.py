@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from selc.core.loss import soft_cross_entropy
-from selc.core.store import Store, block_rows
 from selc.errors import ConfigError
+from selc.losses.cross_entropy import soft_cross_entropy
+from selc.memory.store import Store, block_rows
 from selc.methods.base import METHODS, Method, Train
 from selc.methods.judge import Rate, check_rate, known_rate
 from selc.methods.parts import epochs_of

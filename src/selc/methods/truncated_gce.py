@@ -6,12 +6,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from selc.core.store import Store
-from selc.core.world import current
 from selc.errors import ConfigError
+from selc.memory.store import Store
 from selc.methods.base import METHODS, Method
 from selc.methods.parts import epochs_of, given_for
 from selc.types import Batch, StagePlan, Sweep, TrainSet
+from selc.world import current
 
 
 @METHODS.register("truncated-gce")

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
+from selc._io.files import sha256
+from selc._io.unpickled import read_torch
 from selc.errors import ConfigError
-from selc.files import sha256
 from selc.nets.base import image_net, join
 from selc.nets.weights import Published, fill, with_weights
-from selc.unpickled import read_torch
 
 # blocks, kernel, stride of the first, expansion, output channels
 STAGES = (

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from selc._io.files import read_tensors
 from selc.errors import ConfigError, RunFolderError
-from selc.files import read_tensors
 
 log = logging.getLogger("selc")
 HEAD = ("head.weight", "head.bias")

@@ -1,7 +1,7 @@
 """Noise models: pure functions of labels, a number of classes and a generator."""
 
+from selc.noise.asymmetric_cifar import asymmetric_cifar10, asymmetric_cifar100
 from selc.noise.base import NOISES, Noise, Supply, draw_noise
-from selc.noise.cifar import asymmetric_cifar10, asymmetric_cifar100
 from selc.noise.class_conditional import class_map, matrix, none, pair, symmetric
 from selc.noise.hybrid import hybrid
 from selc.noise.label_file import from_file

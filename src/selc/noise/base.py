@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from selc.core.loss import checked_labels
-from selc.core.seeding import generator
 from selc.errors import ConfigError, InputError
+from selc.losses.cross_entropy import checked_labels
 from selc.registry import Registry
+from selc.seeding import generator
 
 
 class Noise(NamedTuple):

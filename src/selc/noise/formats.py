@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from selc.array_files import read_arrays
+from selc._io.array_files import read_arrays
+from selc._io.files import in_short
+from selc._io.unpickled import read_torch
 from selc.errors import ConfigError, InputError
-from selc.files import in_short
-from selc.unpickled import read_torch
 
 # Where the labels are, if the user does not say and exactly one of these is there.
 USUAL = ("labels", "label", "given", "given_label", "noisy_label", "noisy_labels")

@@ -10,8 +10,8 @@ from typing import IO, Any
 import numpy as np
 from torch import Generator, Tensor
 
+from selc._io.files import write_json, write_text, write_whole
 from selc.errors import ConfigError, InputError
-from selc.files import write_json, write_text, write_whole
 from selc.noise.base import NOISES, Noise, label_digest, measured
 from selc.noise.formats import ABOUT, read_integers
 

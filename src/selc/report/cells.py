@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from selc.data import Bundle
-from selc.data.coding import Coding
-from selc.data.features import FeatureInputs
+from selc.data.preprocess.coding import Coding
+from selc.data.preprocess.features import FeatureInputs
 from selc.report.style import shortened
 
 EXCERPT = 160  # letters of a cell

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from selc.analysis.findings import RELABEL, Findings
 from selc.errors import ConfigError, InputError, RunFolderError
-from selc.report.evidence import held_out
-from selc.report.losses import loss_histograms
-from selc.report.matrix import (
+from selc.report.draw_evidence import held_out
+from selc.report.draw_losses import loss_histograms
+from selc.report.draw_matrix import (
     _LINE,
     _LONGEST,
     _NAMES,
@@ -26,7 +26,8 @@ from selc.report.matrix import (
     confusion,
     confusion_matrix,
 )
-from selc.report.memory import memorisation
+from selc.report.draw_memory import memorisation
+from selc.report.draw_turning import correction
 from selc.report.reading import Snapshot
 from selc.report.style import (
     BLACK,
@@ -42,9 +43,8 @@ from selc.report.style import (
     save,
     shortened,
 )
-from selc.report.turning import correction
-from selc.run import RunFolder
-from selc.train.metrics import headline
+from selc.runs import RunFolder
+from selc.training.metrics import headline
 from selc.types import accuracies
 
 if TYPE_CHECKING:

@@ -11,14 +11,14 @@ from torch import Tensor
 
 from selc.analysis.findings import ACTIONS
 from selc.data import Bundle, ImageInputs
-from selc.data.arrays import ArrayInputs
+from selc.data.inputs.arrays import ArrayInputs
 from selc.errors import InputError, SelcError
 from selc.report.cells import cells_at
 from selc.report.cells import written as written_number
 from selc.report.reading import Snapshot
 from selc.report.style import shortened
-from selc.run.config import ARRAYS, Choice
-from selc.run.job import load
+from selc.runs.config import ARRAYS, Choice
+from selc.runs.job import load
 
 SHOWN = 60  # samples on a page
 NOTHING_SUSPICIOUS = 12  # samples to look at where none is suspicious

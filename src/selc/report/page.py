@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from selc._io.files import read_json, write_text
 from selc.analysis.findings import RELABEL, REVIEW, Findings
 from selc.analysis.words import decision_sentence, percent
 from selc.data import Bundle
 from selc.errors import InputError, RunFolderError
-from selc.files import read_json, write_text
 from selc.report.figures import BELIEVED, as_svg, plates, shares, worst_classes
 from selc.report.gallery import SHOWN, Gallery, gallery
 from selc.report.reading import Snapshot
+from selc.report.sentences import truth, turning_point, what_happened
 from selc.report.style import shortened
 from selc.report.trust import doubts, helpful, trust
-from selc.report.words import truth, turning_point, what_happened
-from selc.run import RunFolder
-from selc.train.metrics import formatted, headline, title
+from selc.runs import RunFolder
+from selc.training.metrics import formatted, headline, title
 from selc.types import accuracies
 
 if TYPE_CHECKING:

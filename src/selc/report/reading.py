@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from selc._io.files import read_json
 from selc.analysis import Why
 from selc.analysis.findings import KEEP, REVIEW, Findings
 from selc.errors import RunFolderError
-from selc.files import read_json
 from selc.noise.base import label_digest
-from selc.run import RunFolder
+from selc.runs import RunFolder
 from selc.turning import Decision, Evidence
 from selc.types import Pass
 

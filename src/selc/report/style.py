@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 from torch import Tensor
 
+from selc._io.files import write_whole
 from selc.errors import ConfigError, InputError
-from selc.files import write_whole
-from selc.run import RunFolder
+from selc.runs import RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

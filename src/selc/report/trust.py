@@ -7,7 +7,7 @@ import torch
 from selc.analysis import Why
 from selc.analysis.words import percent, points
 from selc.report.reading import Snapshot
-from selc.report.words import LOOK, named, one_number
+from selc.report.sentences import LOOK, named, one_number
 from selc.turning import Reason
 from selc.types import accuracies
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from selc.core.loss import usual_alpha
+from selc.losses.cross_entropy import usual_alpha
 from selc.turning.evidence import TOGETHER, Evidence
 
 AS_GOOD = 1  # standard errors: a look that is no farther below the best is as good (Breiman's rule of one error)

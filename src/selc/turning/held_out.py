@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from selc.core.watcher import Turn, waited
 from selc.errors import InputError
+from selc.losses.watcher import Turn, waited
 from selc.turning.decision import Decision, decide
 from selc.turning.evidence import Evidence
 

@@ -8,8 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from selc.core.mixture import fit_mixture, normalise, two_means
 from selc.errors import ConfigError, InputError
+from selc.turning.mixture import fit_mixture, normalise, two_means
 
 Metric = Literal["M1", "M2", "M3"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from selc.files import read_json, read_tensors, write_json, write_tensors
+from selc._io.files import read_json, read_tensors, write_json, write_tensors
 from selc.turning.decision import Decision
 from selc.turning.evidence import Evidence
 

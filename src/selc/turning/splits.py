@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from selc.core.seeding import generator
+from selc.seeding import generator
 
 LEAST = 2  # rows of a class in each part; a class with fewer is never held out
 

@@ -1,0 +1,1 @@
+"""Files of images into pixels: decoded once into a cache where they fit, else in each epoch."""

@@ -1,0 +1,1 @@
+"""Where a user's own data come from: one file for each format."""

@@ -1,0 +1,105 @@
+"""A user's own data: what a path holds, and settings that suit it."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from selc._io.paths import is_image, is_inside, is_text
+from selc.data.base import Recipe
+from selc.errors import InputError
+
+ACCEPTED = (
+    "a folder with a sub-folder of images or .txt files per class, a .csv, .tsv or .parquet table with a label column, "
+    "an .npz file with arrays x and y, or a folder that a Hugging Face dataset was saved to"
+)
+TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
+_SAVED = ("dataset_dict.json", "state.json")  # what `save_to_disk` leaves at the top of its folder
+
+SMALL_SET = 5_000  # images: below that a deep network mostly learns them by heart
+SMALL_IMAGE = 64  # pixels a side
+_PLAIN: Mapping[str, Any] = {"schedule": "constant", "weight_decay": 0.0}
+
+
+def choice_for(path: str, **options: Any) -> dict[str, Any]:
+    """The data of a configuration for a path, such as ``{"name": "folder", "path": ...}``; None is no option."""
+    place = existing(path, "data")
+    more = {key: value for key, value in options.items() if value is not None}
+    more |= {key: str(existing(more[key], key)) for key in ("test", "val") if more.get(key)}
+    if place.is_dir():
+        name = "hub" if any((place / mark).is_file() for mark in _SAVED) else "folder"
+        if name == "folder" and holds_texts(place):
+            name = "texts"
+        if name == "folder" and not any(inner.is_dir() for inner in place.iterdir()):
+            tables = sorted(p.name for p in place.iterdir() if p.suffix.lower() in (*TABLES, ".npz"))
+            hint = f" Do you mean {place / tables[0]}?" if tables else ""
+            raise InputError(f"data must be {ACCEPTED}; got the folder {place}, which has no sub-folders.{hint}")
+    elif place.suffix.lower() in TABLES:
+        name = "table"
+    elif place.suffix.lower() == ".npz":
+        name = "npz"
+    else:
+        raise InputError(f"data must be {ACCEPTED}; got the file {place}.")
+    return {"name": name, "path": str(place), **more}
+
+
+def holds_texts(root: Path) -> bool:
+    """Whether the sub-folders hold .txt files and no image."""
+    found = False
+    for folder, inner, files in os.walk(root):
+        inner[:] = [name for name in inner if not name.startswith(".")]
+        there = [name for name in files if not name.startswith(".")]
+        if any(map(is_image, there)):
+            return False
+        found = found or (Path(folder) != root and any(map(is_text, there)))
+    return found
+
+
+def existing(path: str, option: str) -> Path:
+    """The absolute path of what ``path`` names, or an error that names the option."""
+    if not path:
+        raise InputError(f"{option} must be the path of your data; got none. It may be {ACCEPTED}.")
+    place = Path(os.path.abspath(Path(path).expanduser()))
+    if not os.path.exists(place):  # unlike its namesake, it raises nothing
+        raise InputError(f"{option} must be a path that exists; got {path!r}, and there is nothing at {place}.")
+    return place
+
+
+def check_outside(out: Path, name: str, options: Mapping[str, Any]) -> None:
+    """Refuse to write into a folder of images or texts: what lies there is data, and the original is left as it is."""
+    for option in ("path", "test", "val") if name in ("folder", "texts") else ():
+        if (root := options.get(option)) and is_inside(out, root):
+            raise InputError(
+                f"--out must not lie inside the data; got {out}, which is in {root}. Choose a folder outside of it, "
+                f"such as --out {Path(root).parent / 'runs' / out.name}."
+            )
+
+
+def suits(rows: int, image_side: int | None = None) -> Recipe:
+    """Settings for ``rows`` training samples: images of a side in pixels, or features if it is None.
+
+    The number of steps is what counts: few rows see more epochs, in batches small enough that an epoch has about ten
+    steps, and the learning rate falls with the batch (a mean over fewer rows is noisier).
+    """
+    batch = max(8, min(128, rows // 10))
+    if image_side is None:
+        # From 100 epochs at 200 rows to 20 at 50,000 and more.
+        epochs = _between(20, 60 * math.sqrt(2_000 / max(rows, 1)), 100)
+        return Recipe("mlp", {"epochs": epochs, "lr": _rate(batch), "batch_size": batch, **_PLAIN, "threads": 1})
+    net = "cnn" if image_side <= SMALL_IMAGE and rows < SMALL_SET else "resnet18"
+    # From 100 epochs at 2,000 images to 30 at 50,000 and more.
+    epochs = _between(30, 100 * math.sqrt(2_000 / max(rows, 1)), 100)
+    decay = {"schedule": "cosine", "weight_decay": 5e-4}  # usual for networks with batch norm
+    return Recipe(net, {"epochs": epochs, "lr": _rate(batch), "batch_size": batch, **decay})
+
+
+def _rate(batch: int) -> float:
+    """The paper's 0.02 at a batch of 128, in two digits."""
+    return float(f"{0.02 * batch / 128:.2g}")
+
+
+def _between(low: int, value: float, high: int) -> int:
+    return max(low, min(high, round(value)))

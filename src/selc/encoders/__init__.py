@@ -1,0 +1,1 @@
+"""Features first: what a pretrained network sees in images, computed once and trained on."""

@@ -1,0 +1,143 @@
+"""One file that holds the page, its script and its pictures; whatever the user wrote is data and never markup."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from selc._io.files import write_text
+from selc.analysis.findings import ACTIONS, Findings
+from selc.data import Bundle
+from selc.errors import ConfigError
+from selc.review.alike import Alike, look_alikes
+from selc.review.order_of_work import most_valuable
+from selc.review.pictures import FEW_LETTERS, LARGE, LETTERS, SMALL, cells, free_texts, shows_images, thumbnails
+from selc.runs.config import ARRAYS
+from selc.runs.decisions import FORMAT, check_unique, fingerprint
+from selc.runs.folder import RunFolder
+from selc.runs.job import load
+
+
+class Written(NamedTuple):
+    """What was made."""
+
+    path: Path
+    samples: int
+    size: int  # in bytes
+    pictures: bool
+
+
+def write_review(
+    run: RunFolder, out: Path | None = None, *, count: int = 500, alike: int = 3, bundle: Bundle | None = None
+) -> Written:
+    """Write the review page of a finished run; ``bundle`` is its data, if that was loaded before."""
+    if count < 1:
+        raise ConfigError(f"--top must be at least 1 sample; got {count}.")
+    findings = run.findings()
+    check_unique(run.ids, str(run.path))
+    if bundle is None and run.config.data.name != ARRAYS:
+        bundle = load(run.config)
+    if bundle is not None:
+        run.check_data(bundle.digest, len(bundle.labels))
+    rows = most_valuable(findings, count)
+    content = _content(run, findings, bundle, rows, alike)
+    path = out or run.path / "review.html"
+    text = page(content)
+    write_text(path, text)
+    return Written(path, len(rows), len(text.encode()), bool(content["pictures"]))
+
+
+def page(content: dict[str, Any]) -> str:
+    """The page for ``content``, as one text."""
+    parts = {name: _asset(f"page.{name}") for name in ("css", "js")}
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            "img-src data:",
+            f"style-src '{_hash(parts['css'])}'",
+            f"script-src '{_hash(parts['js'])}'",  # nothing else may run, whatever is in the data
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+    parts |= {"policy": policy, "data": as_data(content)}
+    # One pass: a name in the data that looks like a mark of the template is left alone.
+    return re.sub(r"\{\{(\w+)\}\}", lambda mark: parts[mark[1]], _asset("page.html"))
+
+
+def as_data(content: Any) -> str:
+    """JSON that can stand inside a script element: no sign in it begins or ends markup."""
+    text = json.dumps(content, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
+
+
+def _content(run: RunFolder, findings: Findings, bundle: Bundle | None, rows: list[int], alike: int) -> dict[str, Any]:
+    ids, names = run.ids, run.classes
+    near = look_alikes(run, bundle, findings, rows, alike) if bundle is not None else [[] for _ in rows]
+    shown = _views(bundle, rows, near)
+    columns = findings.columns(ids, names)
+    samples = [
+        {
+            "id": ids[row],
+            "given": names[findings.given[row]],
+            "suggested": names[findings.suggested[row]],
+            "confidence": float(columns["suggested_confidence"][row]),
+            "quality": float(columns["label_quality"][row]),
+            "zone": ACTIONS[findings.action[row]],
+            "alike": [
+                {"label": names[a.label], "rows": [{"id": ids[r], "key": str(r)} for r in a.rows]} for a in near[k]
+            ],
+            "key": str(row),
+        }
+        for k, row in enumerate(rows)
+    ]
+    return {
+        "format": FORMAT,
+        "run": fingerprint(run),
+        "name": run.path.resolve().name,
+        "total": len(ids),
+        "classes": list(names),
+        "samples": samples,
+        **asdict(shown),
+    }
+
+
+@dataclass(frozen=True)
+class _Views:
+    """What there is to see, by row: pictures of the samples and of their look-alikes, or texts and cells of both."""
+
+    pictures: dict[str, str] = field(default_factory=dict)
+    small: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    tables: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+
+
+def _views(bundle: Bundle | None, rows: list[int], near: list[list[Alike]]) -> _Views:
+    if bundle is None:
+        return _Views()
+    others = sorted({row for groups in near for group in groups for row in group.rows})
+    if shows_images(bundle):
+        large, small = thumbnails(bundle, rows, LARGE), thumbnails(bundle, others, SMALL)
+        return _Views(_by_row(rows, large), _by_row(others, small))
+    beside = sorted({*others} - {*rows})
+    texts = _by_row(beside, free_texts(bundle, beside, FEW_LETTERS)) | _by_row(rows, free_texts(bundle, rows, LETTERS))
+    both = sorted({*rows, *others})
+    return _Views(texts=texts, tables=_by_row(both, cells(bundle, both)))
+
+
+def _by_row(rows: list[int], values: list[Any]) -> dict[str, Any]:
+    return dict(zip(map(str, rows), values, strict=True))
+
+
+def _asset(name: str) -> str:
+    return (files("selc.review") / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,375 @@
+"""One call for whoever has arrays, a DataFrame or a dataset in Python."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from selc.analysis import analyse
+from selc.callbacks import Callback, Callbacks
+from selc.world import current
+from selc.data import ArrayInputs, DatasetInputs, Recipe
+from selc.data.preprocess.coding import Cells, Coding
+from selc.data.inputs.datasets import labels_of
+from selc.data.dealing import groups_of, times_of
+from selc.data.sources.feature_table import notes_on_empty_texts
+from selc.data.preprocess.features import FeatureInputs, Scale
+from selc.data.sources.frames import (
+    TEXT,
+    frame_cells,
+    frame_numbers,
+    is_frame,
+    is_plain,
+    is_texts,
+    split_frame,
+    text_cells,
+)
+from selc.data.preprocess.labels import bad_labels, class_names, encode, is_missing, tidied
+from selc.data.sources.recognise import suits
+from selc.errors import ConfigError, InputError
+from selc.methods import METHODS, Method
+from selc.methods import create as create_method
+from selc.nets import create as create_net
+from selc.noise.base import measured
+from selc.registry import keyword_options
+from selc.runs.config import ARRAYS, Choice, Config, resolve_plan
+from selc.runs.folder import RunFolder
+from selc.runs.preprocessing import write_inputs
+from selc.runs.job import train_into, whole
+from selc.training import Trainer
+from selc.training.metrics import chosen
+from selc.types import EvalSet, Inputs, Labels, Outcome, TrainSet
+
+Net = str | nn.Module | Callable[[int], nn.Module]
+
+
+def fit(
+    x: Any,
+    labels: Any = None,
+    *,
+    method: str | Method = "selc",
+    options: Mapping[str, Any] | None = None,
+    net: Net | None = None,
+    net_options: Mapping[str, Any] | None = None,
+    num_classes: int | None = None,
+    tests: Mapping[str, Any] | None = None,
+    val: Any = None,
+    verified: Any = None,
+    groups: Any = None,
+    time: Any = None,
+    out: Path | str | None = None,
+    resume: bool = False,
+    callbacks: Sequence[Callback] = (),
+    **train: Any,
+) -> Outcome:
+    """Train on ``x`` [N, ...] with noisy ``labels`` [N]; get the model and the labels it believes.
+
+    ``x`` is an array, a tensor, a list of texts, a DataFrame (with text and gaps like a table), a map-style dataset or
+    a dataset of Hugging Face; ``labels`` are numbers from 0 or names (numbered in their order, see
+    ``outcome.classes``). They may be left out where ``x`` brings them: a dataset that yields ``(x, y)``, a DataFrame
+    with a column ``label`` (or give the name of the column). ``tests`` and ``val`` are pairs ``(x, labels)``, or again
+    datasets. ``method`` is a name with ``options`` or an object; ``net`` a name, a module (copied, not changed)
+    or a function of the number of outputs; ``train`` are fields of `Plan`, such as ``epochs`` and ``lr``. ``verified``
+    are rows whose labels a person has checked, by number or as booleans [N]: these labels are held fixed. Rows of one
+    of the ``groups`` [N] are never split between what is trained on and what judges; with ``time`` [N] each stretch of
+    it is judged by the others. With ``out`` every epoch is saved, and ``resume=True`` goes on. ``callbacks`` hear of
+    each epoch, and may end a stage (see `selc.callbacks.Callback`).
+    """
+    samples = _samples(x, labels, tests or {}, val, Callbacks(callbacks))
+    count = num_classes or len(samples.classes) or (int(samples.labels.max()) + 1 if samples.labels.numel() else 0)
+    classes = _names(samples.classes, count)
+    rows = len(samples.labels)
+    data = TrainSet(
+        samples.inputs,
+        Labels(samples.labels, count),
+        held=_held(verified, rows),
+        groups=groups_of(groups, rows),
+        time=times_of(time, rows),
+    )
+    chosen_method = _method(method, options)
+    plan = resolve_plan(train, samples.recipe)
+    chosen(plan.metrics)  # says what is wrong before a folder is made
+    shape = tuple(next(iter(samples.inputs.stream([torch.tensor([0])], None))).shape[1:])
+    net = net if net is not None else samples.recipe.net
+    factory = _factory(net, shape, net_options)
+    if out is None:
+        trainer = Trainer(plan, factory, tests=samples.tests, val=samples.val, callbacks=callbacks)
+        return _described(whole(trainer.fit(chosen_method, data)), samples, data, classes)
+    config = Config(
+        data=Choice(name=ARRAYS),
+        noise=Choice(name="none"),
+        method=Choice(name=_name(chosen_method), **_stored_options(chosen_method)),
+        net=Choice(name=net if isinstance(net, str) else _name(net), **(net_options or {})),
+        train=plan,
+    )
+    noise = measured(data.labels.hard, data.labels.hard, count)
+    run = RunFolder(out)
+    if current().leads:
+        if not (resume and (run.path / "config.toml").exists()):
+            RunFolder.create(out, config, noise, None, classes, samples.ids, held=data.held)
+        write_inputs(run.path, samples.inputs)
+    current().barrier()
+    outcome = train_into(
+        run,
+        chosen_method,
+        factory,
+        data,
+        plan,
+        tests=samples.tests,
+        val=samples.val,
+        fingerprint=config.fingerprint(noise.digest),
+        callbacks=callbacks,
+    )
+    return _described(outcome, samples, data, classes)
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """What the caller has handed in, in the forms that the training takes."""
+
+    inputs: Inputs
+    labels: Tensor
+    classes: tuple[str, ...] = ()  # their names, where they have any
+    tests: Mapping[str, EvalSet] = field(default_factory=dict)
+    val: EvalSet | None = None
+    recipe: Recipe = field(default_factory=Recipe)
+    ids: list[str] | None = None
+
+
+def _samples(x: Any, labels: Any, tests: Mapping[str, Any], val: Any, callbacks: Callbacks) -> _Samples:
+    if _from_hub(x):
+        return _hub_samples(x, labels, tests, val, callbacks)
+    inputs, written = _pair(x, labels)
+    numbers, classes = _labels(written)
+
+    def eval_set(name: str, given: Any) -> EvalSet:
+        column = labels if isinstance(labels, str) else None
+        rows, written = given if isinstance(given, tuple) else (given, column)
+        part, answers = _pair(rows, written, inputs)
+        return EvalSet(part, _labels(answers, classes, name)[0])
+
+    others = {name: eval_set(name, given) for name, given in tests.items()}
+    recipe = Recipe()
+    if is_texts(x) and isinstance(inputs, FeatureInputs) and inputs.coding is not None:
+        recipe = suits(len(numbers))
+        for note in notes_on_empty_texts(inputs.coding, text_cells(x)):
+            callbacks.notice(note)
+    return _Samples(inputs, numbers, classes, others, eval_set("val", val) if val is not None else None, recipe)
+
+
+def _pair(x: Any, labels: Any, like: Inputs | None = None) -> tuple[Inputs, Any]:
+    """Inputs, and the labels as they were written; other sets are treated ``like`` the inputs of the training."""
+    if isinstance(x, torch.utils.data.Dataset):
+        if not hasattr(x, "__len__"):
+            raise InputError("a dataset must give rows by number; got one that can only be walked through.")
+        return DatasetInputs(x), labels_of(x) if labels is None else labels
+    if is_frame(x):
+        names = list(x.columns)
+        if labels is None or isinstance(labels, str):
+            labels, names = split_frame(x, labels)
+        if isinstance(like, FeatureInputs):
+            return _coded(frame_cells(x, like.coding), like), labels
+        if like is None and len(set(names)) == len(names) and not is_plain(x, names):
+            return _coded(frame_cells(x, columns=names), None), labels
+        return ArrayInputs(torch.from_numpy(frame_numbers(x, names).astype(np.float32))), labels
+    of_texts = isinstance(like, FeatureInputs) and like.coding is not None and like.coding.inputs == (TEXT,)
+    if isinstance(like, FeatureInputs) and not (of_texts and is_texts(x)):
+        wanted = "a list of texts" if of_texts else "a DataFrame"
+        raise InputError(
+            f"a test set must be {wanted} like the data, which have columns of text or gaps; got {type(x).__name__}."
+        )
+    if labels is None:
+        raise InputError(f"labels must be given, one per sample; got none beside x, which is {type(x).__name__}.")
+    if is_texts(x) and (like is None or of_texts):
+        return _coded(text_cells(x), like if isinstance(like, FeatureInputs) else None), labels
+    try:
+        tensor = torch.as_tensor(x, dtype=torch.float32)
+    except (TypeError, ValueError, RuntimeError) as error:
+        kind = type(x).__name__
+        raise InputError(f"x must be an array of numbers or a torch dataset; got {kind}: {error}.") from None
+    return ArrayInputs(tensor), labels
+
+
+def _coded(cells: Cells, like: FeatureInputs | None) -> FeatureInputs:
+    """Columns with text or gaps, by the rules for tables; ``like`` what was made of the training rows."""
+    if like is not None and like.coding is not None:
+        coding, scale = like.coding, like.scale
+        x = coding.apply(cells)
+    else:
+        coding, x = Coding.learnt(cells)
+        scale = Scale.of(x, coding.measured, coding.names)
+    return FeatureInputs(scale.apply(x, coding.names), scale, coding.names, coding)
+
+
+def _labels(labels: Any, classes: tuple[str, ...] | None = None, what: str = "") -> tuple[Tensor, tuple[str, ...]]:
+    """Numbers of classes, and the names of these where labels are names.
+
+    ``classes`` are those of the training set, for other sets: what is numbered there is numbered here.
+    """
+    values = labels if isinstance(labels, Tensor) else _array(labels)
+    _refuse_gaps(values, what or "the data")
+    if isinstance(values, Tensor) or not _are_names(values):
+        if classes:
+            raise InputError(f"the labels of {what} must be names like those of the data; got numbers.")
+        return _whole(values), ()
+    if classes == ():
+        raise InputError(f"the labels of {what} must be numbers like those of the data; got names.")
+    if values.ndim != 1 or not values.size:
+        raise InputError(f"labels must be a non-empty vector [N]; got shape {values.shape}.")
+    written = tidied(values.tolist())
+    bad_labels(written, classes, what or "the data", lambda row: f"in row {row}", skip_bad=False)
+    known = classes or class_names(written)
+    return encode(written, known), known
+
+
+def _refuse_gaps(labels: Tensor | np.ndarray[Any, Any], what: str) -> None:
+    """Refuse labels of which some are not there: NaN, None, or what pandas writes for it."""
+    if isinstance(labels, Tensor):
+        gaps = labels.isnan().cpu().numpy()  # whole numbers have none
+    elif labels.dtype.kind == "f":
+        gaps = np.isnan(labels)
+    elif labels.dtype.kind in "OUT":
+        gaps = np.array([is_missing(text) for text in tidied(labels.flat)], dtype=bool).reshape(labels.shape)
+    else:
+        return
+    if gaps.any():
+        raise InputError(
+            f"every row of {what} must have a label; got {int(gaps.sum())} of {len(labels)} without, first in row "
+            f"{int(np.argwhere(gaps)[0][0])}. Fill it in, or leave such rows out."
+        )
+
+
+def _whole(labels: Tensor | np.ndarray[Any, Any]) -> Tensor:
+    """Labels that are numbers as int64: true and false are 1 and 0, and 1.0 is 1."""
+    if isinstance(labels, np.ndarray):
+        if labels.dtype.kind not in "biuf":
+            kind = type(labels.flat[0]).__name__ if labels.dtype.kind == "O" and labels.size else str(labels.dtype)
+            raise InputError(f"labels must be integers or names, one per sample; got values of type {kind}.")
+        labels = torch.from_numpy(labels)
+    if labels.is_floating_point():
+        broken = ((labels != labels.floor()) | (labels.abs() >= 2**31)).nonzero()
+        if len(broken):
+            first = tuple(broken[0].tolist())
+            raise InputError(
+                f"labels must be integers or names; got {labels[first].item():g} in row {first[0] if first else 0}. "
+                "Measurements are no classes: turn them into such first."
+            )
+    if labels.is_complex():
+        raise InputError(f"labels must be integers or names, one per sample; got values of type {labels.dtype}.")
+    return labels.long()
+
+
+def _array(labels: Any) -> np.ndarray[Any, Any]:
+    try:
+        values = np.array(labels)  # a copy: what pandas hands out may not be written to, which torch warns about
+        if values.dtype.kind == "O" and values.size:
+            if all(isinstance(value, int) for value in values.flat):
+                return values.astype(np.int64)
+            if all(isinstance(value, int | float | np.number) for value in values.flat):
+                return values.astype(np.float64)
+        return values
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        kind = type(labels).__name__
+        raise InputError(f"labels must be integers or names, one per sample; got {kind}: {error}.") from None
+
+
+def _are_names(values: np.ndarray[Any, Any]) -> bool:
+    kind = values.dtype.kind
+    return kind in "UST" or (kind == "O" and any(isinstance(value, str) for value in values.flat))
+
+
+def _from_hub(x: Any) -> bool:
+    """A dataset of Hugging Face, or a dictionary of such: by where its class comes from, which imports nothing."""
+    return any(kind.__module__.split(".")[0] == "datasets" for kind in type(x).__mro__)
+
+
+def _hub_samples(x: Any, labels: Any, tests: Mapping[str, Any], val: Any, callbacks: Callbacks) -> _Samples:
+    from selc.data.sources.hub import hub_bundle
+    from selc.data.sources.table_columns import Columns
+
+    if labels is not None and not isinstance(labels, str):
+        raise InputError("labels of a Hugging Face dataset must be the name of a column; got an array. Add a column.")
+    parts = dict(x) if isinstance(x, Mapping) else {"train": x}
+    parts |= {**tests, **({"val": val} if val is not None else {})}
+    if strange := [name for name, part in parts.items() if not _from_hub(part)]:
+        raise InputError(f"{strange[0]} must be a Hugging Face dataset like the data, which is treated the same way.")
+    bundle = hub_bundle(parts, Columns(label=labels or ""))
+    for note in bundle.notes:
+        callbacks.notice(note)
+    assert bundle.recipe is not None
+    ids = None if bundle.ids is None else list(bundle.ids)
+    return _Samples(bundle.inputs, bundle.labels, bundle.classes, bundle.tests, bundle.val, bundle.recipe, ids)
+
+
+def _held(rows: Any, count: int) -> Tensor | None:
+    """Rows whose labels a person has checked, as booleans [N]."""
+    if rows is None:
+        return None
+    values = rows.cpu().numpy() if isinstance(rows, Tensor) else np.asarray(rows)
+    held = np.zeros(count, dtype=bool)
+    if values.shape == (count,) and values.dtype.kind == "b":
+        held = values
+    elif values.ndim == 1 and values.dtype.kind in "iu" and (values >= 0).all() and (values < count).all():
+        held[values] = True
+    elif values.size:
+        raise InputError(
+            f"verified must be row numbers from 0 to {count - 1}, or {count} booleans; got {str(rows)[:60]}. Labels "
+            "that a person has corrected go into labels."
+        )
+    return torch.from_numpy(held.copy()) if held.any() else None
+
+
+def _names(classes: tuple[str, ...], count: int) -> tuple[str, ...]:
+    """A name for each of ``count`` classes; those that the data does not show are called by their number."""
+    return classes + tuple(str(k) for k in range(len(classes), count))
+
+
+def _described(outcome: Outcome, samples: _Samples, data: TrainSet, classes: tuple[str, ...]) -> Outcome:
+    """The outcome with the names of its classes, and what it says of each label."""
+    outcome.classes, outcome.named = classes, bool(samples.classes)
+    names = np.array(classes, dtype=np.str_) if outcome.named else np.arange(len(classes))
+    ids = np.arange(len(data)) if samples.ids is None else np.array(samples.ids, dtype=np.str_)
+    analysis = analyse(outcome, data.labels.hard, len(classes), data.held)
+    outcome.corrected = analysis.corrected
+    outcome.label_issues_ = analysis.findings.columns(ids, names)
+    return outcome
+
+
+def _method(method: str | Method, options: Mapping[str, Any] | None) -> Method:
+    if isinstance(method, str):
+        return create_method(method, options)
+    if options:
+        raise ConfigError("options go with a method's name; got a method object, which has its own. Drop one of them.")
+    return method
+
+
+def _factory(net: Net, shape: tuple[int, ...], options: Mapping[str, Any] | None) -> Callable[[int], nn.Module]:
+    if isinstance(net, str):
+        return lambda outputs: create_net(net, outputs, shape, options)
+    if options:
+        raise ConfigError("net_options go with a network's name; got a network of your own. Drop one of them.")
+    if isinstance(net, nn.Module):
+        return lambda outputs: copy.deepcopy(net)
+    return net
+
+
+def _name(thing: object) -> str:
+    """The registered name of a method, or where the code of another object is."""
+    for name in METHODS:
+        if METHODS[name] is type(thing):
+            return name
+    kind = thing if hasattr(thing, "__qualname__") else type(thing)
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _stored_options(method: Method) -> dict[str, Any]:
+    """The options of a method object, which its constructor stored under their names."""
+    options = {key: getattr(method, key) for key in keyword_options(type(method))}
+    return {k: v if isinstance(v, str | int | float | bool | list) else repr(v) for k, v in options.items()}

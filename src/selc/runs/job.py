@@ -1,0 +1,222 @@
+"""A run from a configuration, or from the folder of one that was interrupted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from selc.analysis import LabelAnalysis, analyse
+from selc.analysis.findings import ACTIONS
+from selc.callbacks import Callback, Callbacks, EpochRecord, Silent
+from selc.memory.store import Store
+from selc.world import current
+from selc.data import DATASETS, Bundle
+from selc.errors import RunFolderError
+from selc._io.files import sweep
+from selc.methods import Method
+from selc.methods import create as create_method
+from selc.nets import create as create_net
+from selc.noise import draw_noise
+from selc.noise.base import label_digest, measured
+from selc.runs.config import ARRAYS, Config
+from selc.runs.folder import RunFolder
+from selc.runs.start_labels import Start, corrected_by, with_verdicts
+from selc.runs.teacher import supply_for
+from selc.training import Plan, Trainer
+from selc.training.metrics import headline
+from selc.training.stages import check_processes
+from selc.types import EvalSet, Labels, Outcome, TrainSet, accuracies
+
+
+def load(config: Config) -> Bundle:
+    """The data of a configuration. Of several processes one reads first, and writes what the others find prepared."""
+    return current().in_turn(lambda: DATASETS[config.data.name](**config.data.options))
+
+
+def execute(
+    config: Config, out: Path | str, callbacks: Sequence[Callback] = (), bundle: Bundle | None = None
+) -> RunFolder:
+    """Run a configuration into a new folder; ``bundle`` is its data, if that was loaded before."""
+    job = _Job(config, bundle)
+    seed, bundle = config.train.seed, job.bundle
+    for note in bundle.notes:
+        Callbacks(callbacks).notice(note)
+    C = len(bundle.classes)
+    if config.labels.path:
+        start = corrected_by(config.labels, bundle)
+        noise = measured(bundle.labels, start.labels, C)
+    else:
+        epochs = config.noise.options.get("teacher_epochs", 0)
+        supply = supply_for(bundle, job.net, config.train, callbacks, epochs)
+        noise = draw_noise(config.noise.name, bundle.labels, C, seed, config.noise.options, supply=supply)
+        start = Start(noise.labels)
+    if config.labels.verified:
+        start = with_verdicts(start, config.labels.verified, bundle)
+        noise = measured(bundle.labels, start.labels, C)._replace(facts=noise.facts)
+    job.check(noise.labels)
+    if current().leads:
+        known = (bundle.true, bundle.classes, bundle.ids, bundle.digest)
+        begin = (start.target, start.rows, start.held)
+        remarks = None
+        if bundle.notes or bundle.skipped:
+            remarks = {"notes": list(bundle.notes), "skipped": [list(s) for s in bundle.skipped]}
+        RunFolder.create(out, config, noise, *known, *begin, remarks, bundle.inputs)
+    current().barrier()
+    run = RunFolder.open(out)
+    job.go(run, callbacks)
+    return run
+
+
+def begun(path: Path, config: Config) -> bool:
+    """Whether there is a run of this configuration at ``path`` to go on with."""
+    if not (path / "config.toml").is_file():
+        return False
+    return RunFolder.open(path).config.fingerprint("") == config.fingerprint("")
+
+
+def resume(
+    path: Path | str, callbacks: Sequence[Callback] = (), bundle: Bundle | None = None, *, trust: bool = False
+) -> RunFolder:
+    """Go on with a run that was interrupted; a finished one is left as it is. ``bundle`` is its data, if loaded.
+
+    ``trust`` lets the module be imported that the folder names as its network (see `Config.check_trusted`).
+    """
+    run = RunFolder.open(path)
+    config = run.config
+    if config.data.name == ARRAYS:
+        raise RunFolderError(
+            f"{run.path} must be a run on data by name to be resumed here; it was started from Python with arrays, "
+            "which are not in the folder. Call selc.fit with the same arguments and resume=True."
+        )
+    if not current().broadcast(run.finished):
+        config.check_trusted(run.path, trust, measures=True)
+        _Job(config, bundle).go(run, callbacks)
+    return run
+
+
+class _Job:
+    """A configuration turned into objects: whatever is wrong with it shows before a folder is made."""
+
+    def __init__(self, config: Config, bundle: Bundle | None = None) -> None:
+        self.config = config
+        self.plan = config.train
+        self.method = create_method(config.method.name, config.method.options)
+        self.bundle = bundle or load(config)
+        Trainer(self.plan, self.net, val=self.bundle.val)
+        with torch.device("meta"):
+            self.plan.make_optimizer(self.method.build(self.net, len(self.bundle.classes)))
+
+    def net(self, outputs: int) -> nn.Module:
+        return create_net(self.config.net.name, outputs, self.bundle.shape, self.config.net.options)
+
+    def check(self, given: Tensor) -> None:
+        """Refuse a method that cannot be trained on these labels."""
+        data = TrainSet(self.bundle.inputs, Labels(given, len(self.bundle.classes)))
+        check_processes(self.method, self.plan, len(data))
+        self.method.check(data, self.plan.of_stage())
+
+    def go(self, run: RunFolder, callbacks: Sequence[Callback]) -> None:
+        """Train on the labels in the folder; what was saved there is not trained again."""
+        run.check_data(self.bundle.digest, len(self.bundle.labels))
+        soft = run.given_targets()
+        labels = Labels(run.given if soft is None else soft, len(self.bundle.classes))
+        bundle = self.bundle
+        data = TrainSet(bundle.inputs, labels, run.rows, run.held, groups=bundle.groups, time=bundle.time)
+        fingerprint = self.config.fingerprint(label_digest(labels.hard))
+        tests = self.bundle.tests
+        train_into(
+            run,
+            self.method,
+            self.net,
+            data,
+            self.plan,
+            tests=tests,
+            val=self.bundle.val,
+            fingerprint=fingerprint,
+            callbacks=callbacks,
+        )
+
+
+def train_into(
+    run: RunFolder,
+    method: Method,
+    net: Callable[[int], nn.Module],
+    data: TrainSet,
+    plan: Plan,
+    *,
+    tests: Mapping[str, EvalSet],
+    fingerprint: str,
+    callbacks: Sequence[Callback] = (),
+    val: EvalSet | None = None,
+) -> Outcome:
+    """Train in a run folder, which one of the processes writes; what was finished there before is not done again."""
+    began, world = time.perf_counter(), current()
+    if world.leads:
+        sweep(run.path)  # what killed processes left; the others wait at the next line
+    finished = world.broadcast(run.finished)
+    ours = [MetricsFile(run), *callbacks] if world.leads else [Silent()]
+    trainer = Trainer(plan, net, tests=tests, val=val, folder=run.path, fingerprint=fingerprint, callbacks=ours)
+    outcome = whole(trainer.fit(method, data))
+    if not finished and world.leads:
+        analysis = analyse(outcome, run.given, len(run.classes), run.settled)
+        outcome = replace(outcome, corrected=analysis.corrected)
+        summary = summarise(run, outcome, plan, time.perf_counter() - began, analysis)
+        run.write_results(outcome, summary, analysis)
+    world.barrier()
+    return outcome
+
+
+def whole(outcome: Outcome) -> Outcome:
+    """An outcome that a process can read without the others."""
+    return replace(outcome, target=gathered(outcome.target), probs=gathered(outcome.probs))
+
+
+def gathered(store: Store) -> Store:
+    """A table whose rows are spread over the processes as one that holds all of them, in every process."""
+    if store.owned is None:
+        return store
+    whole = Store(store.rows, store.columns, form="dense" if store.form == "disk" else store.form).to(store.device)
+    rows = {name: current().gather_rows(store.owned.cpu(), t.cpu(), len(store)) for name, t in store.tensors().items()}
+    whole.load(torch.arange(len(store)), rows)
+    return whole
+
+
+def summarise(run: RunFolder, outcome: Outcome, plan: Plan, seconds: float, analysis: LabelAnalysis) -> dict[str, Any]:
+    """The results, with how they came about."""
+    last = outcome.history[-1]
+    corrected = outcome.corrected_labels.cpu()
+    true, given = run.true, run.given
+    epochs = {e["epoch"]: e for e in run.history() if e["stage"] == last["stage"]}
+    picked = last["epoch"]
+    if plan.pick == "best-val":
+        picked = max(epochs, key=lambda e: (headline(epochs[e]["val"]), -e))
+    summary: dict[str, Any] = {
+        "pick": plan.pick,
+        "epoch": picked,
+        "accuracy": accuracies(epochs[picked]),
+        "changed": float((corrected != given).float().mean()),
+        "seconds_this_session": round(seconds, 3),
+        "seconds_training": round(sum(e["seconds"] for e in run.history()), 3),
+    }
+    actions = torch.bincount(analysis.findings.action, minlength=len(ACTIONS)).tolist()
+    summary |= analysis.as_dict() | {"actions": dict(zip(ACTIONS, actions, strict=True))}
+    if true is not None:
+        summary["right_before"] = float((given == true).float().mean())
+        summary["right_after"] = float((corrected == true).float().mean())
+    return summary
+
+
+class MetricsFile(Callback):
+    """Writes metrics.jsonl after each epoch."""
+
+    def __init__(self, run: RunFolder) -> None:
+        self.run = run
+
+    def on_epoch_saved(self, record: EpochRecord) -> None:
+        self.run.write_metrics(record.entry)

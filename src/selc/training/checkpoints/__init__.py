@@ -1,0 +1,1 @@
+"""The state of a training on disk, and how it comes back."""
