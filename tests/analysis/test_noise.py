@@ -11,7 +11,7 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from selc.analysis.lapse import profile
+from selc.analysis.lapse import fit as fitted_to
 from selc.analysis.noise_rate import Noise, NoiseRate, explain
 from tests.helpers import rng
 from tests.tiers import exhaustive
@@ -57,7 +57,7 @@ def test_the_likelihood_is_as_large_as_another_library_finds_it() -> None:
     contradicted, confidence = contradictions(1500, 0.15, -0.5, 1.0, 5, seed=3)
     z = (confidence / (1 - confidence)).log()
     z = (z - z.mean()) / z.std()
-    fit = profile(z, contradicted, 5, least=1e-3)[1]
+    fit = fitted_to(z, contradicted, 5, least=1e-3).fit
     # The same groups of rows as ours, which are 64; the rest is written out.
     order = z.argsort()
     parts = [part.numpy() for part in torch.stack([z[order], contradicted[order].double()]).tensor_split(64, dim=1)]
@@ -75,26 +75,70 @@ def test_the_likelihood_is_as_large_as_another_library_finds_it() -> None:
     assert -float(fit.max()) == pytest.approx(theirs, abs=0.1)
 
 
+def bayes(e: Any, h: Any, classes: int) -> tuple[Any, Any, Any]:
+    """Of all that can have happened to a row, each with its probability: given a contradiction, whether the predicted
+    class is right and whether the given one is; given none, whether both are."""
+    right_class = e * (1 - h)  # the label is wrong and the network right
+    given_class = (1 - e) * h  # the other way round
+    neither = e * h * (classes - 2) / (classes - 1)  # both wrong, and not the same
+    total = right_class + given_class + neither
+    agree, same = (1 - e) * (1 - h), e * h / (classes - 1)  # both right; both wrong, and the same
+    return right_class / total, given_class / total, agree / (agree + same)
+
+
+def hard(noise: Noise, a: Any, log_b: Any, confidence: np.ndarray) -> Any:
+    z = (np.log(confidence / (1 - confidence)) - noise.centre) / noise.scale
+    return (1 - 1 / noise.num_classes) / (1 + np.exp(np.exp(log_b) * z - a))
+
+
 def test_odds_are_those_of_bayes() -> None:
-    """Of all that can have happened to a row, each with its probability, what is left given a contradiction."""
     e, C = 0.2, 4
     noise = explain(*contradictions(3000, e, -0.5, 1.0, C, seed=1), C)
-    at = float(noise.rates[(noise.rates - e).abs().argmin()])
-    confidence = torch.tensor([0.3, 0.6, 0.9, 0.99])
-    rate, h = noise._at(confidence, at)
-    right, kept = noise.odds(confidence, at)
-    for k in range(4):
-        wrong_network = float(h[k])
-        # (label wrong?, network wrong?) -> probability, and whether they contradict each other
-        right_class = rate * (1 - wrong_network)  # the label is wrong and the network right
-        given_class = (1 - rate) * wrong_network  # the other way round
-        neither = rate * wrong_network * (C - 2) / (C - 1)  # both wrong, and not the same
-        total = right_class + given_class + neither
-        assert float(right[k]) == pytest.approx(right_class / total)
-        assert float(kept[k]) == pytest.approx(given_class / total)
-        same = rate * wrong_network / (C - 1)  # both wrong, and the same
-        agree = (1 - rate) * (1 - wrong_network)
-        assert float(noise.agreed(confidence, at)[k]) == pytest.approx(agree / (agree + same))
+    place = int((noise.fitted.rates - e).abs().argmin())
+    confidence = np.array([0.3, 0.6, 0.9, 0.99])
+    h = hard(noise, *noise.fitted.curve[place].tolist(), confidence)
+    wanted = bayes(float(noise.fitted.rates[place]), h, C)
+    right, kept = noise.odds(torch.from_numpy(confidence), e)
+    np.testing.assert_allclose(right, wanted[0])
+    np.testing.assert_allclose(kept, wanted[1])
+
+
+@pytest.mark.parametrize(("rows", "reach"), [(60, 15.0), (600, 3.0)])
+def test_the_confidence_of_a_suggestion_is_a_mean_over_all_that_may_be(rows: int, reach: float) -> None:
+    """As a sum over a fine grid of shares and curves, none of which was likelier than another before."""
+    contradicted, sure = contradictions(rows, 0.2, 0.0, 1.0, 3, seed=5)
+    noise = explain(contradicted, sure, 3)
+    p = sure.numpy()
+    z, k = (np.log(p / (1 - p)) - noise.centre) / noise.scale, contradicted.numpy()
+    least = math.log((0.3 if noise.overconfident else 1) * noise.scale)
+    best, best_log_b = noise.fitted.curve[noise.fitted.fit.argmax()].tolist()
+    confidence = np.array([0.45, 0.7, 0.95])
+    e = np.linspace(0, 0.66, 34)[:, None, None]
+    a = np.linspace(max(best - reach, -15), min(best + reach, 8), 61)[:, None]
+    total, right, agreed = 0.0, np.zeros(3), np.zeros(3)
+    for log_b in np.linspace(least, min(best_log_b + 1.5, 3), 25):
+        share = e + (1 - e * 3 / 2) * (2 / 3) / (1 + np.exp(np.clip(np.exp(log_b) * z - a, -30, 30)))
+        log_likelihood = np.log(np.where(k, share, 1 - share)).sum(axis=2, keepdims=True)
+        weight = np.exp(log_likelihood - float(noise.fitted.fit.max()))
+        follows = bayes(e, hard(noise, a, log_b, confidence), 3)
+        total += weight.sum()
+        right, agreed = right + (weight * follows[0]).sum((0, 1)), agreed + (weight * follows[2]).sum((0, 1))
+    known = torch.from_numpy(confidence)
+    np.testing.assert_allclose(noise.right(known), right / total, atol=0.03)
+    np.testing.assert_allclose(noise.agreed(known), agreed / total, atol=0.03)
+
+
+def test_of_few_rows_a_suggestion_is_no_surer_than_it_is_right() -> None:
+    """Shares of wrong labels are drawn anew each time, so that what is said can be compared with what is so."""
+    said, right = [], []
+    for seed in range(15):
+        draw = np.random.default_rng(seed)
+        e, z = draw.uniform(0, 0.5), draw.normal(1.5, 1.5, 80)
+        odd, wrong = draw.random(80) < 0.5 / (1 + np.exp(z)), draw.random(80) < e
+        confidence, contradicted = torch.from_numpy(1 / (1 + np.exp(-z))), torch.from_numpy(odd ^ wrong)
+        said.append(explain(contradicted, confidence, 2).right(confidence)[contradicted])
+        right.append(torch.from_numpy(wrong & ~odd)[contradicted].double())
+    assert float(torch.cat(said).mean()) == pytest.approx(float(torch.cat(right).mean()), abs=0.1)
 
 
 def test_more_contradictions_of_sure_predictions_are_more_wrong_labels() -> None:
@@ -124,7 +168,7 @@ def test_the_fit_is_as_good_as_that_of_another_optimizer(seed: int, spread: floa
     z = spread * torch.randn(300, generator=generator).double() + spread
     contradicted = torch.rand(300, generator=generator) < 0.03 * seed + torch.sigmoid(-1.5 * z) / 2
     classes, least = 3, 1.0
-    rates, fit, _ = profile(z, contradicted, classes, least)
+    rates, fit, *_ = fitted_to(z, contradicted, classes, least)
     groups = torch.arange(300) * 64 // 300
     order = z.argsort()
     n = torch.bincount(groups).double()

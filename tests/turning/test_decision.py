@@ -145,4 +145,4 @@ def test_what_decides_when_to_start_has_five_numbers_at_most() -> None:
 
 
 def test_what_decides_about_labels_has_five_numbers_at_most() -> None:
-    assert len(numerals("analysis/noise.py", "analysis/labels.py")) <= 5
+    assert len(numerals("analysis/noise_rate.py", "analysis/label_analysis.py")) <= 5

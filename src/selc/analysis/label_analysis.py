@@ -148,15 +148,14 @@ def by_evidence(
             changed = doubted & free
             predicted, confidence = (torch.where(doubted, *pair) for pair in ((named, predicted), (sure, confidence)))
     contradicted = (predicted != given) & judged.known
-    right, _ = noise.odds(confidence, rate.likely)
-    right = right if trusted else right / 2
+    right = noise.right(confidence) if trusted else noise.right(confidence) / 2
     worst = torch.zeros_like(contradicted)
     worst[judged.quality.argsort(stable=True)[: round((rate.likely + rate.high) / 2 * len(given))]] = True
     review = contradicted & worst & free
     action = torch.where(changed, RELABEL, torch.where(review, REVIEW, KEEP))
     corrected = torch.where(changed, predicted, given)
     suggested = torch.where(contradicted & free, predicted, given)
-    trust = torch.where(contradicted & free, right, noise.agreed(confidence, rate.likely))
+    trust = torch.where(contradicted & free, right, noise.agreed(confidence))
     quality = judged.quality if settled is None else judged.quality.masked_fill(settled, 1.0)
     findings = Findings(given, last, suggested, trust.clamp(0, 1), quality, action)
     matrix = transitions(given, predicted, torch.where(contradicted, right, 0.0), evidence.num_classes)

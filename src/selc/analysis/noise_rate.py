@@ -17,12 +17,15 @@ all of them, and that is what it says.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy
+import torch
 from torch import Tensor
 
-from selc.analysis.lapse import TINY, hardness, log_odds, profile
+from selc.analysis.lapse import KNOTS, TINY, UNLIKELY, Fitted, fit, hardness, log_odds
 
 NARROW = 0.15  # share of labels: of a wider interval no single number is named
 LEAST = 0.3  # of a calibrated slope: so fast at least do errors of an overconfident network fall with its log odds
@@ -56,9 +59,7 @@ class NoiseRange(NoiseRate):
 class Noise:
     """The fitted curve: for each share of wrong labels that was tried, how hard rows would then be."""
 
-    rates: Tensor  # [R] shares that were tried
-    fit: Tensor  # [R] log likelihood with the best a and b
-    curve: Tensor  # [R, 2] these a and log b, for standardised z
+    fitted: Fitted  # for standardised z
     centre: float
     scale: float
     num_classes: int
@@ -66,29 +67,45 @@ class Noise:
 
     @property
     def rate(self) -> NoiseRate:
-        near = self.fit >= self.fit.max() - WITHIN
-        likely = self.rates[self.fit.argmax()]
-        return NoiseRate(*(float(rate) for rate in (likely, self.rates[near].min(), self.rates[near].max())))
+        rates, fit = self.fitted.rates, self.fitted.fit
+        near = fit >= fit.max() - WITHIN
+        return NoiseRate(*(float(rate) for rate in (rates[fit.argmax()], rates[near].min(), rates[near].max())))
 
     def odds(self, confidence: Tensor, rate: float) -> tuple[Tensor, Tensor]:
         """Of a contradicted label, by the confidence of the prediction and a share of wrong labels: the probability
         that the predicted class is right, and that the given one is; neither may be."""
-        e, h = self._at(confidence, rate)
-        contradicted = (e + (1 - e / (1 - 1 / self.num_classes)) * h).clamp_min(TINY)
+        place = int((self.fitted.rates - rate).abs().argmin())  # the nearest one that was tried
+        e, h = self.fitted.rates[place], self._hard(self.fitted.curve[place : place + 1], self._z(confidence))[0]
+        contradicted = self._contradicted(e, h)
         return e * (1 - h) / contradicted, (1 - e) * h / contradicted
 
-    def agreed(self, confidence: Tensor, rate: float) -> Tensor:
-        """The probability that a label is right that the prediction agrees with."""
-        e, h = self._at(confidence, rate)
-        agreed = (1 - e - (1 - e / (1 - 1 / self.num_classes)) * h).clamp_min(TINY)
-        return (1 - e) * (1 - h) / agreed
+    def right(self, confidence: Tensor) -> Tensor:
+        """Of a contradicted label, by the confidence of the prediction: the probability that the predicted class is
+        right. It is a mean over all curves and shares of wrong labels, each as likely as the rows say."""
+        return self._mean(confidence, lambda e, h: e * (1 - h) / self._contradicted(e, h))
 
-    def _at(self, confidence: Tensor, rate: float) -> tuple[float, Tensor]:
-        """The nearest rate that was tried, and how often the network is wrong with it."""
-        place = int((self.rates - rate).abs().argmin())
-        z = (log_odds(confidence) - self.centre) / self.scale
-        h = (1 - 1 / self.num_classes) * hardness(self.curve[place : place + 1], z)[0]
-        return float(self.rates[place]), h
+    def agreed(self, confidence: Tensor) -> Tensor:
+        """The probability that a label is right that the prediction agrees with, likewise."""
+        return self._mean(confidence, lambda e, h: (1 - e) * (1 - h) / (1 - self._contradicted(e, h)).clamp_min(TINY))
+
+    def _contradicted(self, e: Tensor, h: Tensor) -> Tensor:
+        return (e + (1 - e / (1 - 1 / self.num_classes)) * h).clamp_min(TINY)
+
+    def _mean(self, confidence: Tensor, of: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        """The mean of what follows from a share of wrong labels [K, 1] and hardness [K, Z], at each confidence."""
+        z, weights = self._z(confidence), self.fitted.weights
+        likely = weights > UNLIKELY
+        e = self.fitted.rates[:, None].expand_as(weights)[likely][:, None]
+        knots = torch.linspace(float(z.min()), float(z.max()), KNOTS, dtype=torch.float64)
+        mean = weights[likely] @ of(e, self._hard(self.fitted.around[likely], knots)) / weights[likely].sum()
+        return torch.from_numpy(numpy.interp(z.numpy(), knots.numpy(), mean.numpy()))
+
+    def _z(self, confidence: Tensor) -> Tensor:
+        return (log_odds(confidence) - self.centre) / self.scale
+
+    def _hard(self, curves: Tensor, z: Tensor) -> Tensor:
+        """How often the network is wrong by each pair (a, log b) [K, 2], at each z: [K, Z]."""
+        return (1 - 1 / self.num_classes) * hardness(curves, z)
 
 
 def explain(contradicted: Tensor, confidence: Tensor, num_classes: int) -> Noise:
@@ -96,7 +113,5 @@ def explain(contradicted: Tensor, confidence: Tensor, num_classes: int) -> Noise
     z = log_odds(confidence)
     centre, scale = float(z.median()), max(float(z.std(correction=0)), TINY)
     overconfident = float(confidence.double().mean()) > 1 - float(contradicted.double().mean())
-    rates, fit, curve = profile(
-        (z - centre) / scale, contradicted, num_classes, (LEAST if overconfident else 1) * scale
-    )
-    return Noise(rates, fit, curve, centre, scale, num_classes, overconfident)
+    fitted = fit((z - centre) / scale, contradicted, num_classes, (LEAST if overconfident else 1) * scale)
+    return Noise(fitted, centre, scale, num_classes, overconfident)

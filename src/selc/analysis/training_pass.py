@@ -32,8 +32,8 @@ def by_training_pass(seen: Pass, given: Tensor, num_classes: int) -> LabelAnalys
     worst[quality.argsort(stable=True)[: round((likely + high) / 2 * len(given))]] = True
     # Some wrong labels are known by heart already: the range reaches to all labels that were contradicted even once.
     high = max(high, float((named_then != given[known]).any(dim=0).double().mean()))
-    right = noise.odds(sure, likely)[0] / 2  # a label may be hard as well as wrong: the one is as likely as the other
-    trust = torch.where(contradicted, right, noise.agreed(sure, likely)).clamp(0, 1)
+    right = noise.right(sure) / 2  # a label may be hard as well as wrong: the one is as likely as the other
+    trust = torch.where(contradicted, right, noise.agreed(sure)).clamp(0, 1)
     last = torch.where(known, seen.predictions[-1].long(), given)
     action = torch.where(contradicted & worst & learnt, REVIEW, KEEP)
     findings = Findings(given, last, named, trust, quality, action)
