@@ -48,8 +48,16 @@ FILES: dict[str, list[str]] = {
     "analysis/words.py": ["tests/test_cli.py", "tests/test_report_page.py"],
     "losses/cross_entropy.py": ["tests/losses/test_soft_cross_entropy.py", *LOSS],
     "losses/selc_loss.py": LOSS,
+    "losses/loss_table.py": ["tests/losses/test_selc_loss_forms.py"],
+    "losses/indexed.py": ["tests/losses/test_indexed.py"],
+    "losses/seen.py": ["tests/test_recorder.py"],
+    "losses/watcher.py": ["tests/losses/test_selc_loss_auto.py", "tests/turning/test_held_out.py"],
     "memory/store.py": STORES,
     "memory/topk.py": STORES,
+    "memory/choice.py": [*STORES[::-1], "tests/losses/test_selc_loss_forms.py"],
+    "memory/disk.py": STORES[::-1],
+    "memory/forms.py": STORES,
+    "turning/mixture.py": ["tests/turning/test_mixture.py", "tests/turning/test_paper.py"],
     "methods/judge.py": SELC,
     "methods/selc.py": SELC,
     "methods/selc_plus.py": ["tests/methods/test_formulas.py", *SELC, "tests/contract/test_methods.py"],
@@ -215,6 +223,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--count", type=int, default=300, help="mutants to draw")
     parser.add_argument("--seed", type=int, default=0, help="of the drawing")
+    parser.add_argument("--only", nargs="+", default=[], metavar="PREFIX", help="rooms or files, such as memory/")
     parser.add_argument("--out", type=Path, help="write the table of those that nobody found here")
     arguments = parser.parse_args()
     os.chdir(ROOT)
@@ -225,7 +234,8 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(1)
-    everything = [mutant for file in FILES for mutant in mutants_of(file)]
+    files = [file for file in FILES if not arguments.only or file.startswith(tuple(arguments.only))]
+    everything = [mutant for file in files for mutant in mutants_of(file)]
     drawn = random.Random(arguments.seed).sample(everything, min(arguments.count, len(everything)))
     print(f"{len(everything):,} mutants, {len(drawn)} drawn", flush=True)
     alive: list[Mutant] = []

@@ -201,7 +201,7 @@ def test_a_configuration_file_that_names_data_needs_no_argument(
     options = RunFolder.open(tmp_path / "runs" / "t-ce-1").config.data.options
     assert options["path"] == str(tmp_path / "t.csv")  # found again from any other folder
     assert options["label_column"] == "kind"
-    assert "--label-column is for data that have such a thing" in refused(
+    assert "--label-column must not be given with dataset" in refused(
         "train", "--config", "named.toml", "--label-column", "kind"
     )
     for arguments in (["--config", "none.toml"], []):
@@ -334,3 +334,13 @@ def test_resume_of_a_finished_run_says_so(tmp_path: Path) -> None:
 def test_the_module_runs_as_the_command_does() -> None:
     result = subprocess.run([sys.executable, "-m", "selc", "--version"], capture_output=True, text=True, check=True)
     assert result.stdout.startswith("selc ")
+
+
+@pytest.mark.parametrize(("flag", "warned"), [("--data-root", False), ("--data", True)])
+def test_the_root_of_datasets_has_a_new_name_and_the_old_one_warns(tmp_path: Path, flag: str, warned: bool) -> None:
+    for command in (["train", "cifar10"], ["embed", "cifar10"]):
+        result = call(*command, flag, str(tmp_path / "nowhere"), "--out", str(tmp_path / "out.npz"))
+        assert result.exit_code == 2
+        assert str(tmp_path / "nowhere") in result.stderr
+        assert ("warning: --data was renamed to --data-root" in result.stderr) is warned
+        assert "--data " not in call(command[0], "--help").stdout

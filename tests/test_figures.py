@@ -114,7 +114,7 @@ def test_memorisation_draws_its_curves_for_each_run(run: RunFolder) -> None:
     curves = memorisation_curves(run.records(0)[1], run.given, true)
     order = [["clean_right", "clean_wrong"], ["mislabelled_right", "memorised", "neither"]] * 2
     for axes, keys in zip(figure.axes, order, strict=True):
-        assert [line.get_xdata() for line in axes.lines] == [pytest.approx(range(EPOCHS))] * len(keys)
+        assert [line.get_xdata() for line in axes.lines] == [pytest.approx(range(1, EPOCHS + 1))] * len(keys)
         for line, key in zip(axes.lines, keys, strict=True):
             np.testing.assert_array_equal(line.get_ydata(), curves[key])
         low, high = axes.get_ylim()
@@ -211,7 +211,7 @@ def test_expected_shares_are_the_masses_of_the_bins() -> None:
 
 def test_loss_histograms_show_the_losses_and_their_mixture(run: RunFolder) -> None:
     figure = loss_histograms(run)
-    assert [axes.get_title().split("\n")[0] for axes in figure.axes] == ["Epoch 0", "Epoch 1", "Epoch 2"]
+    assert [axes.get_title().split("\n")[0] for axes in figure.axes] == ["Epoch 1", "Epoch 2", "Epoch 3"]
     losses = run.records(0).losses
     true = run.true
     assert true is not None
@@ -241,7 +241,7 @@ def test_loss_histograms_show_the_losses_and_their_mixture(run: RunFolder) -> No
 def test_loss_histograms_without_true_labels_show_all_samples(blind: RunFolder) -> None:
     figure = loss_histograms(blind, [1])
     (axes,) = figure.axes
-    assert axes.get_title().startswith("Epoch 1")
+    assert axes.get_title().startswith("Epoch 2")
     assert sum(bar.get_height() for bar in axes.patches) == pytest.approx(1)  # type: ignore[attr-defined]
     assert figure.legends[0].get_texts()[0].get_text() == "all samples"
 

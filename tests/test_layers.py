@@ -87,6 +87,30 @@ def test_no_two_modules_have_one_name_for_different_ideas() -> None:
     assert not {name: found for name, found in places.items() if len(found) > 1}
 
 
+CONCLUDED_BY = {  # what is said of labels, and the one room that works it out; all others read the result
+    "selc.analysis": {"explain", "transitions", "mean_probabilities", "NoiseRate", "NoiseRange"},
+    "selc.turning": {"fit_mixture", "of_mixture", "two_means"},
+}
+
+
+def test_what_is_concluded_about_labels_is_worked_out_in_one_room() -> None:
+    """Figures of the paper draw the mixtures themselves; of the analysis nothing is worked out a second time."""
+    wrong = []
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.ImportFrom):
+                continue
+            for room, names in CONCLUDED_BY.items():
+                at_home = part(path) == room.removeprefix("selc.") or (
+                    room == "selc.turning" and part(path) == "report"
+                )
+                if not at_home and (node.module or "").startswith(room):
+                    wrong += [
+                        f"{path.relative_to(SOURCE)}:{node.lineno} {a.name}" for a in node.names if a.name in names
+                    ]
+    assert not wrong, wrong
+
+
 GENERIC = ("types", "callbacks", "training")  # they train by any method, and know none
 OF_METHODS = {"selc.methods.base", "selc.methods.parts"}  # what all methods share
 

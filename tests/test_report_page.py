@@ -876,8 +876,8 @@ def test_classes_ids_settings_and_folders_made_of_script_are_escaped(tmp_path: P
     x = torch.randn(120, 2, generator=rng)
     names = np.where((x[:, 0] > 0).numpy(), EVIL, "}}{{ 7*7 }}{% raw %}\x07\x1b[31m")
     fitted(x, names.tolist(), place, 3)
-    arrays = dict(np.load(place / "noise.npz"))
-    np.savez(place / "noise.npz", **arrays, ids=np.array([f"{EVIL}{k}" for k in range(120)]))
+    arrays = dict(np.load(place / "given_labels.npz"))
+    np.savez(place / "given_labels.npz", **arrays, ids=np.array([f"{EVIL}{k}" for k in range(120)]))
     (place / "data.json").write_text(
         '{"notes": ["<img src=x onerror=alert(2)>"], "skipped": [["</bdi><script>", "x"]]}'
     )

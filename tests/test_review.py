@@ -366,9 +366,9 @@ def test_samples_with_one_name_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "data.npz", x=rng.normal(size=(24, 3)), y=np.arange(24) % 2, ids=np.arange(24))
     settings = {"data": {"name": "npz", "path": str(tmp_path / "data.npz")}, **SMALL}
     run = execute(Config.resolve(settings), tmp_path / "run", [Quiet()])
-    with np.load(run.path / "noise.npz") as arrays:  # such ids are refused before a training, but were not always
+    with np.load(run.path / "given_labels.npz") as arrays:  # such ids are refused before a training now
         older = {**arrays, "ids": np.array(["a", "a", *(f"s{k}" for k in range(22))])}
-    np.savez(run.path / "noise.npz", **older)
+    np.savez(run.path / "given_labels.npz", **older)
     assert "'a' 2 times" in refused("review", str(run.path))
     assert "'a' 2 times" in refused("apply", str(run.path), "--out", str(tmp_path / "cleaned"))
     assert not (tmp_path / "cleaned").exists()

@@ -52,7 +52,7 @@ def test_the_folder_is_written_before_the_first_batch(tmp_path: Path) -> None:
     found: set[str] = set()
     with pytest.raises(BrokenOffError):
         execute(small_config(), tmp_path / "run", [Look()])
-    assert {"config.toml", "environment.json", "noise.npz", "noise.json", "inputs.json"} <= found
+    assert {"config.toml", "environment.json", "given_labels.npz", "noise.json", "inputs.json"} <= found
 
 
 def test_metrics_have_a_line_per_epoch_after_each_epoch(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_a_manifest_of_another_format_is_refused(tmp_path: Path) -> None:
         resume(run.path)
 
 
-@pytest.mark.parametrize("name", ["config.toml", "noise.npz"])
+@pytest.mark.parametrize("name", ["config.toml", "given_labels.npz"])
 def test_a_damaged_file_is_named(tmp_path: Path, name: str) -> None:
     run = interrupted(tmp_path / "run")
     (run.path / name).write_bytes(b"\xff{nonsense")

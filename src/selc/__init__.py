@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from selc.turning import turning_point as turning_point
     from selc.types import Outcome as Outcome
 
-__version__ = "0.1.0"  # the one source: the build reads it here
+__version__ = "0.2.0"  # the one source: the build reads it here
 
 _HOME = {
     "IndexedDataset": "selc.losses",

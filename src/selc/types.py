@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from selc.errors import InputError
 from selc.losses.cross_entropy import checked_labels
-from selc.memory.choice import FEW
+from selc.memory.choice import FEW_COLUMNS
 from selc.memory.forms import FormName, one_hot
 from selc.memory.store import Store, block_rows
 
@@ -125,12 +125,12 @@ class TrainSet:
     def relabel(self, labels: Tensor | Store) -> TrainSet:
         """The same inputs with another label table; verified labels stay."""
         if self.held is not None and isinstance(labels, Store):
-            labels = self.settled(labels)
+            labels = self.with_verified(labels)
         elif self.held is not None and isinstance(labels, Tensor):
             labels = torch.where(self.held, self.labels.hard, labels.to(self.held.device))
         return replace(self, labels=Labels(labels, self.num_classes))
 
-    def settled(self, belief: Store) -> Store:
+    def with_verified(self, belief: Store) -> Store:
         """What a method believes, with the labels that a person has verified in their rows."""
         if self.held is None:
             return belief
@@ -158,7 +158,7 @@ class TrainSet:
         """
         form: FormName = self.form
         if columns is not None and form != "dense":
-            form = "disk" if columns > FEW and dtype == torch.float32 else "dense"
+            form = "disk" if columns > FEW_COLUMNS and dtype == torch.float32 else "dense"
         width = self.num_classes if columns is None else columns
         folder = self.scratch if form == "disk" else None
         store = Store(len(self), width, dtype, form=form, owned=self.owned, folder=folder).to(self.labels.hard.device)

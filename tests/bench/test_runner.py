@@ -158,7 +158,7 @@ def test_a_damaged_folder_is_trained_anew(places: Places) -> None:
     folder = places.folder(one.key())
     execute(one.config(), folder)
     (folder / "summary.json").unlink()
-    (folder / "noise.npz").write_bytes(b"broken")
+    (folder / "given_labels.npz").write_bytes(b"broken")
     assert fill(places, [one]).finished == 1
 
 

@@ -199,7 +199,7 @@ def test_auto_goes_on_in_the_form_that_was_saved_though_another_memory_is_free(
     whole, before = make(form), make(form)
     expected = train(whole, 0, 9)
     train(before, 0, 5)
-    monkeypatch.setattr("selc.memory.choice.FEW", 10)
+    monkeypatch.setattr("selc.memory.choice.FEW_COLUMNS", 10)
     free(monkeypatch, 2.5 if form == "top-k" else 0.5)
     after = make("auto")
     chosen = after.store.form
@@ -237,7 +237,7 @@ def test_auto_chooses_by_size_and_says_so(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Two tables, its own and ``targets``, may take half of the free memory; half of that in 16 bits."""
-    monkeypatch.setattr("selc.memory.choice.FEW", classes_few)
+    monkeypatch.setattr("selc.memory.choice.FEW_COLUMNS", classes_few)
     free(monkeypatch, room)
     with caplog.at_level(logging.WARNING, "selc"):
         criterion = make("auto")

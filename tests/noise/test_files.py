@@ -321,10 +321,10 @@ def test_the_labels_of_a_run_folder_can_be_used_in_another_run(tmp_path: Path) -
     noise = draw_noise("symmetric", TRUE, C, 0, {})
     config = Config.resolve({"data": "digits", "noise": {"name": "symmetric"}})
     RunFolder.create(tmp_path / "run", config, noise, TRUE, [str(c) for c in range(C)])
-    assert read(tmp_path / "run" / "noise.npz").digest == noise.digest
+    assert read(tmp_path / "run" / "given_labels.npz").digest == noise.digest
     damaged = json.loads((tmp_path / "run" / "noise.json").read_text()) | {"sha256": "0" * 64}
     (tmp_path / "run" / "noise.json").write_text(json.dumps(damaged))
-    refused(tmp_path / "run" / "noise.npz", "must hold the labels that its hash was made of")
+    refused(tmp_path / "run" / "given_labels.npz", "must hold the labels that its hash was made of")
 
 
 def test_writing_to_another_format_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from selc.analysis.findings import KEEP, RELABEL, REVIEW, Column, Findings
 from selc.analysis.lapse import TINY
-from selc.analysis.noise_rate import NoiseRate, explain
+from selc.analysis.noise_rate import Noise, NoiseRate, explain
 from selc.errors import ConfigError
 from selc.memory.store import Store
 from selc.turning.decision import BEYOND, Decision, Reason, better_than_chance
@@ -77,6 +78,19 @@ class LabelAnalysis:
             "why_unchanged": None if self.why_unchanged is None else str(self.why_unchanged),
         }
 
+    @classmethod
+    def of_saved(cls, saved: Mapping[str, Any], findings: Findings, corrected: Tensor) -> LabelAnalysis:
+        """What `as_dict` and `tensors` were made of; ``saved`` may hold more than is looked at."""
+        rate, decision, why = (saved[name] for name in ("noise_rate", "decision", "why_unchanged"))
+        return cls(
+            findings,
+            corrected,
+            None if rate is None else NoiseRate(*(float(rate[name]) for name in NoiseRate._fields)),
+            torch.tensor(saved["transition_matrix"], dtype=torch.float64),
+            None if decision is None else Decision.from_dict(decision),
+            None if why is None else Why(why),
+        )
+
     def tensors(self) -> dict[str, Tensor]:
         """The tables, [N] each, for a file."""
         found = self.findings
@@ -122,7 +136,7 @@ def by_evidence(
     end, and ``target`` the belief as probabilities, of a method that has such.
     """
     judged = judgements(evidence, decision, seen, given)
-    noise = explain(judged.held_contradicted, judged.held_confidence, evidence.num_classes)
+    noise = judged.noise(evidence.num_classes)
     reason = decision.reason
     learnt, harmful = reason in (Reason.FALL, Reason.NO_FALL), reason is Reason.FALL
     # A floor of contradictions is of wrong labels, or of rows that are hard in a way that the network does not know of.
@@ -175,6 +189,10 @@ class Judgements(NamedTuple):
     held_contradicted: Tensor
     held_confidence: Tensor
     held_probabilities: Tensor  # [M, C]
+
+    def noise(self, num_classes: int) -> Noise:
+        """How many labels are wrong, by the rows that were held out."""
+        return explain(self.held_contradicted, self.held_confidence, num_classes)
 
 
 def judgements(evidence: Evidence, decision: Decision, seen: Pass | None, given: Tensor) -> Judgements:

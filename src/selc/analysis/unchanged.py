@@ -19,7 +19,7 @@ def which_changes(summary: dict[str, Any], changed: int) -> str:
 
     A run that judged by held-out samples has in corrected_labels.csv what it would relabel, and nothing else.
     """
-    if summary["decision"] is not None or not changed:
+    if summary["decision"] is not None or summary["actions"]["relabel"] or not changed:
         return ""
     return (
         f"the method has no estimate of how many of its {changed:,} changes are right, so none is relabelled unseen; "

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from selc.cli.common import speaking
+from selc.cli.common import DataRoot, DataRootBefore, speaking
 from selc.errors import ConfigError, unknown
 
 if TYPE_CHECKING:
@@ -45,9 +45,8 @@ def bench(
     gpus: Annotated[
         str | None, typer.Option(metavar="LIST", help="Train on these GPUs, one at a time on each.")
     ] = None,
-    data: Annotated[
-        str | None, typer.Option("--data", metavar="FOLDER", help="Where datasets by name lie. (default: $SELC_DATA)")
-    ] = None,
+    data: DataRoot = None,
+    data_before: DataRootBefore = None,
     results: Annotated[Path | None, typer.Option(help="File of results. (benchmarks/results/bench.jsonl)")] = None,
     keep: Annotated[
         Path | None, typer.Option(metavar="RUNS", help="Keep the run folders here; figures do so in runs/bench.")
@@ -64,12 +63,13 @@ def bench(
         from selc.bench.results import DEFAULT
         from selc.bench.runner import RUNS, Machine, Places
 
+        data = data or data_before
         results = results or DEFAULT
         out = out or results.parent
         tables = _tables([name for name in what if name != RENDER], scale)
         if RENDER in what:
             choices: dict[str, object] = {"--methods": methods, "--columns": columns, "--seeds": seeds, "--gpus": gpus}
-            choices |= {"--data": data, "--keep": keep, "--workers": workers or None}
+            choices |= {"--data-root": data, "--keep": keep, "--workers": workers or None}
             choices |= {"--dry-run": dry_run or None, "--again": again or None}
             _refuse_with_render(choices)
             for path in write_pages(tables, scale, results, out, variant):

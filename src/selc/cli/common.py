@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -16,6 +16,18 @@ from selc._io.files import in_short
 from selc.cli.stopping import stoppable
 from selc.errors import ConfigError, SelcError, unknown
 
+
+def _renamed(value: str | None) -> str | None:
+    if value is not None:
+        print("warning: --data was renamed to --data-root, and goes with the next version.", file=sys.stderr)
+    return value
+
+
+DataRoot = Annotated[
+    str | None,
+    typer.Option("--data-root", metavar="FOLDER", help="Root folder of the built-in datasets. (default: $SELC_DATA)"),
+]
+DataRootBefore = Annotated[str | None, typer.Option("--data", hidden=True, callback=_renamed)]  # until 0.3
 SECTIONS = ("data", "noise", "method", "net", "train")
 
 
@@ -66,8 +78,10 @@ def data_of(data: str, settings: dict[str, Any], options: dict[str, Any]) -> dic
         known = keyword_options(DATASETS[data])
         for key in given:
             if key not in known:
-                flag = "--data" if key == "root" else "--" + key.replace("_", "-")
-                raise ConfigError(f"{flag} is for data that have such a thing; got it with {data!r}. Leave it out.")
+                flag = "--data-root" if key == "root" else "--" + key.replace("_", "-")
+                raise ConfigError(
+                    f"{flag} must not be given with dataset {data!r}, which does not support it. Leave it out."
+                )
         kept = before if isinstance(before, dict) and before.get("name") == data else {}
         return {**kept, "name": data, **given}
     path = Path(data).expanduser()

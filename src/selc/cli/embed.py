@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from selc.cli.common import assign, data_of, speaking
+from selc.cli.common import DataRoot, DataRootBefore, assign, data_of, speaking
 
 QUIET_SECONDS = 5.0  # without a terminal, lines come at most this often
 
@@ -19,9 +19,8 @@ def embed(
     data: Annotated[
         str, typer.Argument(help="Your images, in any form that `selc train` takes, or a dataset by name.")
     ],
-    root: Annotated[
-        str | None, typer.Option("--data", metavar="FOLDER", help="Where datasets by name lie. (default: $SELC_DATA)")
-    ] = None,
+    root: DataRoot = None,
+    root_before: DataRootBefore = None,
     test: Annotated[str | None, typer.Option(help="Your test set, of the same form as the data.")] = None,
     val: Annotated[str | None, typer.Option(help="Your validation set, of the same form as the data.")] = None,
     label_column: Annotated[str | None, typer.Option(help="Column of a table that holds the labels.")] = None,
@@ -58,7 +57,13 @@ def embed(
         from selc.runs.job import load
         from selc.screen import reading
 
-        own = {"root": root, "test": test, "val": val, "label_column": label_column, "id_column": id_column}
+        own = {
+            "root": root or root_before,
+            "test": test,
+            "val": val,
+            "label_column": label_column,
+            "id_column": id_column,
+        }
         settings = {"data": data_of(data, {}, {**own, "skip_bad": skip_bad})}
         for assignment in set_ or []:
             assign(settings, assignment)

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from selc.cli.common import assign, choose, data_of, data_of_file, from_file, resumable, speaking
+from selc.cli.common import (
+    DataRoot,
+    DataRootBefore,
+    assign,
+    choose,
+    data_of,
+    data_of_file,
+    from_file,
+    resumable,
+    speaking,
+)
 from selc.cli.parallel import restarted, together
 from selc.errors import ConfigError
 
@@ -39,9 +49,8 @@ def train(
             show_default=False,
         ),
     ] = None,
-    root: Annotated[
-        str | None, typer.Option("--data", metavar="FOLDER", help="Where datasets by name lie. (default: $SELC_DATA)")
-    ] = None,
+    root: DataRoot = None,
+    root_before: DataRootBefore = None,
     test: Annotated[str | None, typer.Option(help="Your test set, of the same form as the data.")] = None,
     val: Annotated[str | None, typer.Option(help="Your validation set, of the same form as the data.")] = None,
     label_column: Annotated[str | None, typer.Option(help="Column of a table that holds the labels.")] = None,
@@ -66,7 +75,7 @@ def train(
     ] = None,
     verified: Annotated[
         str | None,
-        typer.Option(metavar="DECISIONS", help="A decisions.json whose verdicts are held fixed in the training."),
+        typer.Option(metavar="DECISIONS", help="Human decisions (decisions.json); these labels are never changed."),
     ] = None,
     soft: Annotated[bool, typer.Option("--soft", help="With --labels: on its soft targets.")] = False,
     method: Annotated[
@@ -105,7 +114,13 @@ def train(
     """Train a method on a dataset; write model, corrected labels and history to a run folder."""
     with together():
         settings = from_file(config)
-        own = {"root": root, "test": test, "val": val, "label_column": label_column, "id_column": id_column}
+        own = {
+            "root": root or root_before,
+            "test": test,
+            "val": val,
+            "label_column": label_column,
+            "id_column": id_column,
+        }
         options: dict[str, Any] = {**own, "group_column": group_column, "time_column": time_column}
         options["skip_bad"] = skip_bad
         if text_column:

@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from selc.errors import ConfigError, InputError
-from selc.noise.base import measured
 from selc.runs.folder import RunFolder
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -109,9 +108,10 @@ def transition_matrix(noise_matrix: Any) -> Array:
 
 def _of_run(run: RunFolder) -> tuple[dict[str, Array], Array, Array, Array]:
     classes = np.array(run.classes, dtype=np.str_)
-    table = run.findings().columns(run.ids, run.classes)
+    analysis = run.analysis()
+    table = analysis.issues(run.ids, run.classes)
     probs = run.table("probs").full().double().numpy()
-    matrix = measured(run.corrected(), run.given, len(classes)).matrix.double().numpy()
+    matrix = analysis.transition_matrix.double().numpy()
     return table, probs, matrix, classes
 
 

@@ -10,7 +10,7 @@ import torch
 
 from selc.memory.forms import FormName
 
-FEW = 64  # columns up to which a table that does not fit goes to disk as it is; wider ones lose little by top-k
+FEW_COLUMNS = 64  # columns up to which a table that does not fit goes to disk as it is; wider ones lose little by top-k
 UNKNOWN = 4 * 2**30  # free memory, in bytes, where the system does not say
 
 
@@ -29,7 +29,7 @@ def choose_form(rows: int, columns: int, free_bytes: int, tables: int = 2) -> tu
         return "dense", f"{each}, and {room}: tables are kept whole."
     if tables * size / 2 <= free_bytes / 2:
         return "half", f"{each}, and {room}: tables are kept in 16 bits (form half)."
-    if columns > FEW:
+    if columns > FEW_COLUMNS:
         return "top-k", f"{each}, and {room}: of each row the largest entries are kept (form top-k)."
     return "disk", f"{each}, and {room}: tables are kept on disk (form disk)."
 

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from selc.analysis.label_analysis import judgements
-from selc.analysis.noise_rate import explain
 from selc.callbacks import Callback, EpochRecord
 from selc.errors import ConfigError
 from selc.methods.base import Train
@@ -177,4 +176,4 @@ def known_rate(rate: Rate, data: TrainSet, train: Train) -> float:
     if judged.evidence is None:
         return 0.0
     found = judgements(judged.evidence, judged.decision, None, data.labels.hard.cpu())
-    return explain(found.held_contradicted, found.held_confidence, data.num_classes).rate.likely
+    return found.noise(data.num_classes).rate.likely

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from selc.analysis.label_analysis import judgements
-from selc.analysis.noise_rate import explain
 from selc.errors import ConfigError
 from selc.memory.store import Store
 from selc.methods.base import METHODS, Method, Train
@@ -112,7 +111,7 @@ def estimated(judged: Judged, data: TrainSet) -> tuple[Tensor, Tensor]:
         prior = (torch.bincount(given, minlength=C) + 1).double()
         return torch.zeros(C, dtype=torch.float64), prior / prior.sum()
     found = judgements(judged.evidence, judged.decision, None, given)
-    rate = explain(found.held_contradicted, found.held_confidence, C).rate.likely
+    rate = found.noise(C).rate.likely
     labels, wrong = judged.evidence.labels, found.held_contradicted
     share = torch.bincount(labels[wrong], minlength=C) / torch.bincount(labels, minlength=C).clamp_min(1).double()
     scale = rate / max(float(wrong.double().mean()), 1e-9)

@@ -115,7 +115,8 @@ def _save(path: Path, save: Callable[[IO[bytes]], None]) -> None:
 
 def _beside(path: Path) -> dict[str, Any]:
     """What a JSON beside the file says about its labels: our own, or the noise.json of a run folder."""
-    for candidate in (beside(path), path.with_suffix(".json")):
+    of_run = path.with_name("noise.json") if path.name == "given_labels.npz" else path.with_suffix(".json")
+    for candidate in (beside(path), of_run):
         try:
             about = json.loads(candidate.read_text())
         except (OSError, ValueError, RecursionError):

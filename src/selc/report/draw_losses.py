@@ -92,7 +92,7 @@ def _draw(axes: Axes, losses: Tensor, epoch: int, kinds: dict[str, Tensor], narr
     axes.plot(at, high, "-.", color=VERMILLION, label="Gaussian 2 (mean μ₂)", zorder=4)
     axes.plot(at, low + high, "-", color=BLACK, linewidth=1, label="their sum", zorder=3)
     apart = abs(mixture.mean[0] - mixture.mean[1])
-    entitle(axes, f"Epoch {epoch}\n{'M1' if narrow else 'M1 = |μ₁ − μ₂|'} = {apart:.2f}")
+    entitle(axes, f"Epoch {epoch + 1}\n{'M1' if narrow else 'M1 = |μ₁ − μ₂|'} = {apart:.2f}")
     axes.set_xlim(-_MARGIN, 1 + _MARGIN)
     axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
     return base

@@ -88,14 +88,14 @@ def memorisation(runs: Mapping[str, RunFolder]) -> Figure:
     if longest > 1:
         corner.locator_params(axis="x", integer=True)
     else:
-        corner.set_xticks([0])
+        corner.set_xticks([1])
     return figure
 
 
 def _draw(axes: Axes, curves: Mapping[str, Tensor], kind: str) -> None:
     """Draw the lines of a panel, with their names at their ends."""
     lines = _LINES[kind]
-    epochs = torch.arange(len(curves[lines[0][0]]))
+    epochs = torch.arange(len(curves[lines[0][0]])) + 1  # as a person counts them
     marker = "o" if len(epochs) <= _FEW else ""
     for key, label, colour, style in lines:
         axes.plot(epochs, curves[key], style, color=colour, marker=marker, markersize=3, label=label, clip_on=False)
@@ -104,7 +104,7 @@ def _draw(axes: Axes, curves: Mapping[str, Tensor], kind: str) -> None:
     for (_, label, colour, _), height in zip(lines, heights, strict=True):
         axes.annotate(
             label,
-            (float(known), height),
+            (float(epochs[known]), height),
             xytext=(5, 0),
             textcoords="offset points",
             va="center",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,7 +13,7 @@ from selc.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SMALL, VERMILL
 from selc.runs import RunFolder
 from selc.training.metrics import headline
 from selc.turning.mixture import fit_mixture, normalise, two_means
-from selc.turning.paper import Metric
+from selc.turning.paper import Metric, of_mixture
 from selc.types import accuracies
 
 if TYPE_CHECKING:
@@ -45,9 +44,9 @@ def metrics(run: RunFolder) -> Figure:
     epochs, found = metrics_of(losses)
     for axes, (metric, what) in zip(grid[0], _METRICS.items(), strict=True):
         scaled = found[metric] / found[metric].max().clamp_min(1e-12)
-        axes.plot(epochs, scaled, "-", color=BLUE, label="metric, as a share of its maximum")
+        axes.plot([epoch + 1 for epoch in epochs], scaled, "-", color=BLUE, label="metric, as a share of its maximum")
         if accuracy is not None:
-            axes.plot(accuracy, "--", color=VERMILLION, label="test accuracy")
+            axes.plot(*counted(accuracy), "--", color=VERMILLION, label="test accuracy")
         entitle(axes, f"{metric}: {what}", "epoch", "share" if axes is grid[0][0] else "")
     grid[0][0].set_ylim(0, 1.05)
     handles, labels = grid[0][0].get_legend_handles_labels()
@@ -66,11 +65,9 @@ def metrics_of(losses: Tensor, most: int | None = POINTS) -> tuple[list[int], di
     found: dict[Metric, list[float]] = {metric: [] for metric in _METRICS}
     for epoch in epochs:
         x = normalise(losses[epoch][~torch.isnan(losses[epoch])])
-        (m1, m2), (s1, s2) = (pair := fit_mixture(x)).mean, pair.std
         low, high = two_means(x)
-        found["M1"].append(m2 - m1)
-        found["M2"].append(math.log(s2 / s1) + (s1**2 + (m1 - m2) ** 2) / (2 * s2**2) - 0.5)
-        found["M3"].append(high - low)
+        for metric, value in zip(_METRICS, (*of_mixture(fit_mixture(x)), high - low), strict=True):
+            found[metric].append(value)
     return epochs, {metric: torch.tensor(values) for metric, values in found.items()}
 
 
@@ -83,8 +80,8 @@ def metrics_by_run(runs: Mapping[str, RunFolder]) -> Figure:
         for name, (colour, style) in zip(runs, _STYLES * len(runs), strict=False):
             values = found[name][metric]
             scaled = values / values.max().clamp_min(1e-12)
-            axes.plot(scaled, style, color=colour, label=name)
-            axes.plot([int(values.argmax())], [1.0], "v", color=colour, markersize=6, clip_on=False)
+            axes.plot(*counted(scaled), style, color=colour, label=name)
+            axes.plot([int(values.argmax()) + 1], [1.0], "v", color=colour, markersize=6, clip_on=False)
         entitle(axes, f"{metric}: {what}", "epoch", "share of its maximum" if axes is grid[0][0] else "")
     grid[0][0].set_ylim(0, 1.05)
     _whole_epochs(grid[0][0])
@@ -101,8 +98,8 @@ def accuracies_by_run(runs: Mapping[str, RunFolder]) -> Figure:
         accuracy = accuracy_of(run)
         if accuracy is None:
             raise InputError(f"a figure of accuracy needs a test set; got a run without one: {run.path}.")
-        train.plot(training_accuracy(run.records().predictions, run.given), style, color=colour, label=name)
-        test.plot(accuracy, style, color=colour, label=name)
+        train.plot(*counted(training_accuracy(run.records().predictions, run.given)), style, color=colour, label=name)
+        test.plot(*counted(accuracy), style, color=colour, label=name)
     entitle(train, "Training set, given labels", "epoch", "share predicted as labelled")
     entitle(test, "Test set", "epoch", "share predicted right")
     test.tick_params(labelleft=True)
@@ -111,6 +108,11 @@ def accuracies_by_run(runs: Mapping[str, RunFolder]) -> Figure:
     handles, labels = train.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize=SMALL, frameon=False)
     return figure
+
+
+def counted(values: Sequence[float] | Tensor) -> tuple[range, Sequence[float] | Tensor]:
+    """Values by the epoch, as a person counts these: from 1."""
+    return range(1, len(values) + 1), values
 
 
 def training_accuracy(predictions: Tensor, given: Tensor) -> Tensor:
@@ -131,7 +133,7 @@ def correction(runs: Mapping[str, RunFolder]) -> Figure:
     figure, [[axes]] = panels(1, 1, 2.8)
     for (name, run), (colour, style) in zip(runs.items(), _STYLES * len(runs), strict=False):
         true = true_labels(run, "a figure of correction accuracy")
-        axes.plot(correction_accuracy(run.records().beliefs, true), style, color=colour, label=name)
+        axes.plot(*counted(correction_accuracy(run.records().beliefs, true)), style, color=colour, label=name)
     entitle(axes, "Labels that the method believes in", "epoch", "share that is right")
     _whole_epochs(axes)
     figure.legend(loc="outside upper center", ncols=4, fontsize=SMALL, frameon=False)
@@ -146,7 +148,7 @@ def sensitivity(runs: Mapping[str, RunFolder]) -> Figure:
         accuracy = accuracy_of(run)
         if accuracy is None:
             raise InputError(f"a figure of accuracy needs a test set; got a run without one: {run.path}.")
-        axes.plot(accuracy, style, color=colour, label=name)
+        axes.plot(*counted(accuracy), style, color=colour, label=name)
     entitle(axes, "Test accuracy", "epoch", "share predicted right")
     _whole_epochs(axes)
     figure.legend(loc="outside upper center", ncols=4, fontsize=SMALL, frameon=False)

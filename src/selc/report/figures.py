@@ -123,7 +123,7 @@ def training(run: RunFolder) -> Figure:
     shot = _with_epochs(Snapshot.of(run))
     line = shot.timeline
     curves: dict[str, dict[int, float]] = {}
-    for place, entry in enumerate(line):
+    for place, entry in enumerate(line, start=1):  # as a person counts epochs
         for key, label in (("disagree", "predicted otherwise than labelled"), ("changed", BELIEVED)):
             if key in entry:
                 curves.setdefault(label, {})[place] = entry[key]
@@ -139,13 +139,13 @@ def training(run: RunFolder) -> Figure:
         axes.plot(list(values), list(values.values()), style, color=colour, marker=marker, markersize=3, label=label)
     for place in range(1, len(line)):
         if line[place]["stage"] != line[place - 1]["stage"]:
-            axes.axvline(place - 0.5, color=BLACK, linewidth=0.8, alpha=0.5)
+            axes.axvline(place + 0.5, color=BLACK, linewidth=0.8, alpha=0.5)
     entitle(axes, "The training (an upright line: a new stage began)", "epoch", "share of samples")
     axes.set_ylim(0, 1.03)
     if len(line) > 1:
         axes.locator_params(axis="x", integer=True)
     else:
-        axes.set_xticks([0])
+        axes.set_xticks([1])
     if curves:
         figure.legend(loc="outside upper center", ncols=3, fontsize=SMALL, frameon=False)
     return figure

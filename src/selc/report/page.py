@@ -49,7 +49,7 @@ FILES = {
     "targets.safetensors": "soft targets and probabilities of every sample",
     "metrics.jsonl": "a line per epoch",
     "config.toml": "every setting, to run it again",
-    "noise.npz": "the labels that were given, and the names of the samples",
+    "given_labels.npz": "the labels that were given, and the names of the samples",
 }
 
 
@@ -227,7 +227,7 @@ def _epochs(run: Snapshot) -> dict[str, Any]:
         cells = [f"{entry['loss']:.3f}" if "loss" in entry else "–"]
         cells += [percent(entry[key]) if key in entry else "–" for key in ("disagree", "changed")]
         cells += [percent(headline(measured[name])) if name in measured else "–" for name in sets]
-        rows.append((run.stage_number(entry), entry["epoch"], cells))
+        rows.append((run.stage_number(entry), entry["epoch"] + 1, cells))
     heads = ["loss", "predicted otherwise", "believed otherwise", *(f"accuracy on {name}" for name in sets)]
     return {"heads": heads, "rows": rows, "all": len(rows) == len(line), "stages": len({row[0] for row in rows}) > 1}
 

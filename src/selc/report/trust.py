@@ -8,11 +8,12 @@ from selc.analysis import Why
 from selc.analysis.words import percent, points
 from selc.report.reading import Snapshot
 from selc.report.sentences import LOOK, named, one_number
+from selc.runs.older import version_of
 from selc.turning import Reason
 from selc.types import accuracies
 
 MAJORITY = 0.5  # share of labels that may be wrong, from which on the wrong ones of a class may be its majority
-FEW = 30  # samples of a class of which little can be learnt
+FEW_OF_A_CLASS = 30  # samples of a class of which little can be learnt
 
 
 def doubts(run: Snapshot) -> list[str]:
@@ -33,6 +34,11 @@ def trust(run: Snapshot) -> list[str]:
         said.append(
             "The run is not finished: early in a training a network also contradicts labels that it has not learnt "
             "yet, so the lists on this page are too long rather than too short."
+        )
+    elif run.of_older:
+        said.append(
+            f"The run was made by selc {version_of(run.path)}, which judged labels by samples that it was trained on. "
+            "What it found is shown as it was; how many labels are wrong is not said any more. Train again to know it."
         )
     elif run.noise is not None:
         said += _trust_in_estimates(run)
@@ -117,12 +123,12 @@ def helpful(run: Snapshot) -> list[str]:
     if run.timeline and not accuracies(run.timeline[-1]):
         said.append("A test set with labels that were checked, 200 samples or more (--test).")
     counts = torch.bincount(run.given, minlength=len(run.classes))
-    few = [name for name, count in zip(run.classes, counts.tolist(), strict=True) if count < FEW]
+    few = [name for name, count in zip(run.classes, counts.tolist(), strict=True) if count < FEW_OF_A_CLASS]
     if few:
         names = ", ".join(f"“{named(name)}”" for name in few[:5]) + (
             f" and {len(few) - 5:,} more" if len(few) > 5 else ""
         )
-        said.append(f"More samples of the classes with fewer than {FEW}: {names}.")
+        said.append(f"More samples of the classes with fewer than {FEW_OF_A_CLASS}: {names}.")
     if not run.finished:
         said.append("To wait until the run is finished, and to write this report again.")
     elif sum(run.summary["actions"][action] for action in ("relabel", "review")):

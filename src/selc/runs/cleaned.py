@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from selc._io.files import in_short
+from selc._io.parquet_file import read_parquet
+from selc._io.table_files import has_pyarrow, write_table
 from selc.analysis.findings import RELABEL, Findings
 from selc.data import Bundle
-from selc._io.parquet_file import read_parquet
 from selc.errors import ConfigError, InputError, RunFolderError
-from selc._io.files import in_short
 from selc.noise.base import label_digest
 from selc.runs.decisions import Decisions, check_unique, fingerprint_of
 from selc.runs.folder import RunFolder
-from selc._io.table_files import has_pyarrow, write_table
 
 GIVEN, RELABELLED, HUMAN, DROPPED = range(4)
 SOURCES = ("given", "relabelled", "human", "dropped")

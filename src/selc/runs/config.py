@@ -13,9 +13,9 @@ import tomli_w
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from selc._io.files import in_short, read_toml, write_text
 from selc.data import DATASETS, RECIPES, Recipe
 from selc.errors import ConfigError, unknown
-from selc._io.files import in_short, read_toml, write_text
 from selc.methods import METHODS
 from selc.nets import NETS
 from selc.noise import NOISES

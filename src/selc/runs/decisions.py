@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from selc._io.files import read_json
 from selc.analysis.findings import Findings
 from selc.errors import InputError
-from selc._io.files import read_json
 from selc.runs.folder import RunFolder
 
 FORMAT = 1

@@ -14,13 +14,13 @@ from torch import Tensor, nn
 
 from selc.analysis import analyse
 from selc.callbacks import Callback, Callbacks
-from selc.world import current
 from selc.data import ArrayInputs, DatasetInputs, Recipe
-from selc.data.preprocess.coding import Cells, Coding
-from selc.data.inputs.datasets import labels_of
 from selc.data.dealing import groups_of, times_of
-from selc.data.sources.feature_table import notes_on_empty_texts
+from selc.data.inputs.datasets import labels_of
+from selc.data.preprocess.coding import Cells, Coding
 from selc.data.preprocess.features import FeatureInputs, Scale
+from selc.data.preprocess.labels import bad_labels, class_names, encode, is_missing, tidied
+from selc.data.sources.feature_table import notes_on_empty_texts
 from selc.data.sources.frames import (
     TEXT,
     frame_cells,
@@ -31,7 +31,6 @@ from selc.data.sources.frames import (
     split_frame,
     text_cells,
 )
-from selc.data.preprocess.labels import bad_labels, class_names, encode, is_missing, tidied
 from selc.data.sources.recognise import suits
 from selc.errors import ConfigError, InputError
 from selc.methods import METHODS, Method
@@ -41,11 +40,12 @@ from selc.noise.base import measured
 from selc.registry import keyword_options
 from selc.runs.config import ARRAYS, Choice, Config, resolve_plan
 from selc.runs.folder import RunFolder
-from selc.runs.preprocessing import write_inputs
 from selc.runs.job import train_into, whole
+from selc.runs.preprocessing import write_inputs
 from selc.training import Trainer
 from selc.training.metrics import chosen
 from selc.types import EvalSet, Inputs, Labels, Outcome, TrainSet
+from selc.world import current
 
 Net = str | nn.Module | Callable[[int], nn.Module]
 
@@ -112,7 +112,10 @@ def fit(
     noise = measured(data.labels.hard, data.labels.hard, count)
     run = RunFolder(out)
     if current().leads:
-        if not (resume and (run.path / "config.toml").exists()):
+        if resume and (run.path / "config.toml").exists():
+            if not run.finished:
+                run.check_resumable()
+        else:
             RunFolder.create(out, config, noise, None, classes, samples.ids, held=data.held)
         write_inputs(run.path, samples.inputs)
     current().barrier()

@@ -4,7 +4,8 @@ config.toml             every setting, loadable again
 environment.json        versions, commit, processor, threads
 data.json               what was noticed about the data, and which samples were left out
 given_targets.safetensors  soft labels to train on, where another run gave some
-noise.npz, noise.json   given labels, true labels where known, names of the samples; rate, matrix, hash
+given_labels.npz        given labels, true labels where known, names of the samples (noise.npz until 0.1.0)
+noise.json              what is known of noise in them: rate, matrix; their hash, and that of the data
 inputs.json, inputs.safetensors  how data become inputs, for new data (`selc predict`)
 metrics.jsonl           one line per epoch
 tables.json             the form of the tables of per-sample state, and why
@@ -34,25 +35,28 @@ import torch
 from torch import Tensor
 
 import selc
+from selc._io.array_files import read_arrays
+from selc._io.files import in_short, read_json, read_tensors, write_json, write_tensors, write_text, write_whole
+from selc._io.table_files import as_csv, has_pyarrow, write_table
 from selc.analysis import LabelAnalysis
 from selc.analysis.findings import Findings
-from selc._io.array_files import read_arrays
-from selc.memory.store import Store
 from selc.errors import RunFolderError
-from selc._io.files import in_short, read_json, read_tensors, write_json, write_tensors, write_text, write_whole
+from selc.memory.store import Store
 from selc.noise import Noise
 from selc.runs.config import Config
+from selc.runs.older import as_today, check_same_series, findings_in, judged_by_training_pass
 from selc.runs.preprocessing import write_inputs
-from selc._io.table_files import as_csv, has_pyarrow, write_table
 from selc.training.checkpoints.checkpoint import drop_older
 from selc.training.record import read_records
 from selc.turning import Decision, Evidence
 from selc.turning.point import saved_decision, saved_evidence
 from selc.types import Inputs, Outcome, Pass
 
+ANALYSIS = "analysis.safetensors"
+GIVEN, GIVEN_BEFORE = "given_labels.npz", "noise.npz"  # the labels of the user; the second name is that of 0.1.0
 # What a run that was killed before it began may have left.
 _FIRST = (
-    *("environment.json", "noise.npz", "noise.json", "given_targets.safetensors"),
+    *("environment.json", GIVEN, "noise.json", "given_targets.safetensors"),
     *("data.json", "inputs.safetensors", "inputs.json", "config.toml"),
 )
 PRELIMINARY = {*_FIRST[:-1], *(f".{name}.tmp" for name in _FIRST)}
@@ -97,7 +101,7 @@ class RunFolder:
             arrays["held"] = held.numpy()
         if ids is not None:
             arrays["ids"] = np.array(ids, dtype=np.str_)
-        write_whole(run.path / "noise.npz", lambda p: _save_npz(p, arrays))
+        write_whole(run.path / GIVEN, lambda p: _save_npz(p, arrays))
         rate = None if true is None else float((true != noise.labels).double().mean())
         about = {"rate": rate, "sha256": noise.digest, "data_sha256": digest, "facts": dict(noise.facts)}
         write_json(run.path / "noise.json", {**about, "transition_matrix": noise.matrix.tolist()})
@@ -128,8 +132,8 @@ class RunFolder:
     @property
     def summary(self) -> dict[str, Any]:
         self._check_finished()
-        result: dict[str, Any] = read_json(self.path / "summary.json")
-        return result
+        saved: dict[str, Any] = read_json(self.path / "summary.json")
+        return as_today(saved, len(self.classes)) if judged_by_training_pass(saved) else saved
 
     @property
     def given(self) -> Tensor:
@@ -169,6 +173,10 @@ class RunFolder:
         """The name of each sample: as the data gave them, else their row numbers."""
         arrays = self._labels
         return [str(i) for i in arrays.get("ids", range(len(arrays["given"])))]
+
+    def check_resumable(self) -> None:
+        """Refuse to go on with a run that another series of versions began."""
+        check_same_series(self.path, selc.__version__)
 
     def check_data(self, digest: str, rows: int) -> None:
         """Refuse to go on with data that are not those of the run."""
@@ -252,7 +260,7 @@ class RunFolder:
             self.path / "corrected_labels.csv",
             labels_csv(self.ids, self.given, corrected, outcome.target, self.classes),
         )
-        write_tensors(self.path / "analysis.safetensors", analysis.tensors())
+        write_tensors(self.path / ANALYSIS, analysis.tensors())
         self.write_findings(analysis.findings)
         self.write_metrics()
         for stage in self.stages():
@@ -268,11 +276,23 @@ class RunFolder:
 
     def findings(self) -> Findings:
         """The rows of label_issues.csv, of the finished run."""
-        self._check_finished()
-        tables = read_tensors(self.path / "analysis.safetensors")
-        return Findings(
-            self.given, *(tables[name] for name in ("predicted", "suggested", "confidence", "quality", "action"))
-        )
+        return self.analysis().findings
+
+    def analysis(self) -> LabelAnalysis:
+        """What the finished run concluded about its labels, as it was written down."""
+        summary = self.summary
+        if self.of_older:
+            findings = findings_in(self.path, self.given, self.classes)
+        else:
+            tables = read_tensors(self.path / ANALYSIS)
+            names = ("predicted", "suggested", "confidence", "quality", "action")
+            findings = Findings(self.given, *(tables[name] for name in names))
+        return LabelAnalysis.of_saved(summary, findings, self.corrected())
+
+    @property
+    def of_older(self) -> bool:
+        """Whether the run is finished and judged labels by what it was trained on, as early 0.1.0 did."""
+        return self.finished and judged_by_training_pass(read_json(self.path / "summary.json"))
 
     def evidence(self) -> Evidence | None:
         """What was predicted of held-out rows, where the method decided by such; None if it did not (yet)."""
@@ -291,12 +311,13 @@ class RunFolder:
     @cached_property
     def _labels(self) -> dict[str, Any]:
         """What is written once, before the first batch, and never again: labels, names, rows."""
+        path = self.path / GIVEN
+        if not path.exists() and (self.path / GIVEN_BEFORE).exists():
+            path = self.path / GIVEN_BEFORE
         try:
-            return dict(read_arrays(self.path / "noise.npz"))
+            return dict(read_arrays(path))
         except (OSError, ValueError) as error:
-            raise RunFolderError(
-                f"{self.path / 'noise.npz'} must hold the labels of the run; got: {in_short(error)}."
-            ) from None
+            raise RunFolderError(f"{path} must hold the labels of the run; got: {in_short(error)}.") from None
 
 
 def _named(**tables: Store) -> dict[str, Tensor]:

@@ -11,14 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from selc._io.files import sweep
 from selc.analysis import LabelAnalysis, analyse
 from selc.analysis.findings import ACTIONS
 from selc.callbacks import Callback, Callbacks, EpochRecord, Silent
-from selc.memory.store import Store
-from selc.world import current
 from selc.data import DATASETS, Bundle
 from selc.errors import RunFolderError
-from selc._io.files import sweep
+from selc.memory.store import Store
 from selc.methods import Method
 from selc.methods import create as create_method
 from selc.nets import create as create_net
@@ -32,6 +31,7 @@ from selc.training import Plan, Trainer
 from selc.training.metrics import headline
 from selc.training.stages import check_processes
 from selc.types import EvalSet, Labels, Outcome, TrainSet, accuracies
+from selc.world import current
 
 
 def load(config: Config) -> Bundle:
@@ -88,6 +88,8 @@ def resume(
     ``trust`` lets the module be imported that the folder names as its network (see `Config.check_trusted`).
     """
     run = RunFolder.open(path)
+    if not run.finished:
+        run.check_resumable()
     config = run.config
     if config.data.name == ARRAYS:
         raise RunFolderError(

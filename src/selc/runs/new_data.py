@@ -11,22 +11,22 @@ import numpy as np
 import torch
 
 from selc._io.array_files import read_arrays
+from selc._io.files import in_short
+from selc._io.paths import Inside, is_image, is_text
 from selc.data import ArrayInputs, ArrayPixels, ImageInputs, View
-from selc.data.preprocess.coding import Coding
 from selc.data.image_cache.decode import image_pixels
-from selc.data.sources.feature_table import load_cells
+from selc.data.preprocess.coding import Coding
 from selc.data.preprocess.features import Scale, gaps
+from selc.data.preprocess.text_column import as_documents
+from selc.data.sources.feature_table import load_cells
 from selc.data.sources.image_folder import is_run
 from selc.data.sources.image_set import Items
 from selc.data.sources.npz import channel_order
 from selc.data.sources.recognise import TABLES, existing
-from selc._io.paths import Inside, is_image, is_text
 from selc.data.sources.table_columns import IDS, Table, existing_column, image_column, known_column
 from selc.data.sources.tables import open_table, table_files
-from selc.data.preprocess.text_column import as_documents
 from selc.data.sources.text_folder import read_text
 from selc.errors import InputError
-from selc._io.files import in_short
 from selc.types import Inputs
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from selc.losses.cross_entropy import log_softmax
-from selc.errors import InputError, RunFolderError
 from selc._io.files import read_tensors
+from selc._io.table_files import write_table
+from selc.errors import InputError, RunFolderError
+from selc.losses.cross_entropy import log_softmax
 from selc.methods import METHODS, Method
 from selc.methods import create as create_method
 from selc.methods.ce import CE
@@ -22,10 +23,9 @@ from selc.nets import NETS
 from selc.nets import create as create_net
 from selc.runs.config import ARRAYS
 from selc.runs.folder import RunFolder
-from selc.runs.preprocessing import state_of, stored_inputs
 from selc.runs.job import load
 from selc.runs.new_data import Ids, new_samples
-from selc._io.table_files import write_table
+from selc.runs.preprocessing import state_of, stored_inputs
 from selc.training import Plan
 from selc.training.evaluate import Evaluator
 from selc.types import Inputs

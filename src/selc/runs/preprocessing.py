@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from selc.data import ImageInputs
 from selc._io.files import read_json, read_tensors, write_json, write_tensors
+from selc.data import ImageInputs
 from selc.types import Inputs
 
 

@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from selc.analysis.probabilities import checked_probabilities
 from selc._io.array_files import read_arrays
-from selc.data.sources.csv_table import CsvTable
+from selc._io.files import in_short
+from selc.analysis.probabilities import checked_probabilities
 from selc.data.preprocess.labels import bad_labels, checked_classes, class_names, encode, tidied
+from selc.data.sources.csv_table import CsvTable
 from selc.data.sources.recognise import TABLES
 from selc.data.sources.table_columns import IDS, existing_column, known_column, label_column
 from selc.data.sources.tables import open_table
 from selc.errors import InputError
-from selc._io.files import in_short
 
 Array = np.ndarray[Any, np.dtype[Any]]
 PROBABILITIES = ("pred_probs", "probs", "probabilities")

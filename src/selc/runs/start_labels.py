@@ -9,10 +9,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from selc.memory.store import Store
+from selc._io.files import read_json
 from selc.data import Bundle
 from selc.errors import InputError
-from selc._io.files import read_json
+from selc.memory.store import Store
 from selc.runs.cleaned import HUMAN, check_places, cleaned_labels, cleaned_table, verified_rows
 from selc.runs.config import LabelSource
 from selc.runs.folder import RunFolder

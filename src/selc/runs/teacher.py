@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from selc.callbacks import Callback
-from selc.memory.store import Store
 from selc.data import Bundle
 from selc.data.inputs.images import ImageInputs
+from selc.memory.store import Store
 from selc.methods.base import Method, Net, detached_probs
 from selc.noise import Supply
 from selc.training import Plan, Trainer

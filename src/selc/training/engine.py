@@ -58,7 +58,7 @@ class Engine:
             for norm in calm:
                 norm.train()
 
-    def settle(self) -> None:
+    def share_buffers(self) -> None:
         """At the end of an epoch: running averages are those of all processes."""
         buffers = [b for b in self.model.buffers() if b.is_floating_point()] if self.world.size > 1 else []
         if not buffers:
@@ -103,7 +103,7 @@ class Engine:
 
 
 def _data_parallel(model: nn.Module, device: torch.device) -> nn.Module:
-    """Gradients are averaged; buffers are not sent at each step, or a process would lose its own (see `settle`)."""
+    """Gradients are averaged; buffers are not sent at each step: a process would lose its own (see `share_buffers`)."""
     known = inspect.signature(DistributedDataParallel).parameters
     buffers = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"  # its older name
     options: dict[str, Any] = {buffers: False, "gradient_as_bucket_view": True}

@@ -133,7 +133,7 @@ class Stage:
             if plan.losses == "sweep":
                 self.record_sweep()
             seconds = time.perf_counter() - began
-            believed = self.data.settled(method.belief(self.sweep)).argmax() if method.keeps_belief else None
+            believed = self.data.with_verified(method.belief(self.sweep)).argmax() if method.keeps_belief else None
             kept = record.end(method, epoch, believed)
             entry: dict[str, Any] = {
                 "stage": self.number,
@@ -165,7 +165,7 @@ class Stage:
             engine.load(unpack("best", best[1]))
             self.sweep.forget()
         record.wait()
-        passes, believes = record.read(first + len(history)), self.data.settled(method.belief(self.sweep))
+        passes, believes = record.read(first + len(history)), self.data.with_verified(method.belief(self.sweep))
         read_looks = self.looks_reader((first + len(history)) * self.per_epoch)
         seen = None if read_looks is None else read_looks()
         outcome = Outcome(engine.finished(), believes, self.sweep(), *passes, history, self.number, seen)
@@ -219,7 +219,7 @@ class Stage:
                 if look + 1 < self.per_epoch:  # the last one is taken when the epoch has ended
                     self.look(epoch * self.per_epoch + look)
 
-        engine.settle()
+        engine.share_buffers()
         self.sweep.forget()
         mean = float(world.sum(torch.stack(losses).mean())) / world.size
         if not math.isfinite(mean):

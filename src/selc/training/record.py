@@ -49,10 +49,10 @@ class Record:
         """Take down a batch. Small ones wait for each other, to be worked on in fewer calls."""
         self.waiting.append((outputs.detach(), target, index))
         if len(self.waiting) * outputs.numel() >= AT_ONCE:
-            self.settle(method)
+            self.work_off(method)
 
     @torch.no_grad()
-    def settle(self, method: Method) -> None:
+    def work_off(self, method: Method) -> None:
         """Work out the losses and predictions of the batches that wait."""
         if not self.waiting:
             return
@@ -67,7 +67,7 @@ class Record:
 
     def end(self, method: Method, epoch: int, beliefs: Tensor | None) -> Pass:
         """Keep the epoch, and return it: all rows, in every process. ``beliefs`` [N] are those of all rows."""
-        self.settle(method)
+        self.work_off(method)
         believed = torch.full((self.num_rows,), -1, dtype=self.dtype) if beliefs is None else beliefs.to(self.dtype)
         seen = [self._of_all(values) for values in (self.losses, self.predictions, self.confidences)]
         kept = Pass(*(values.cpu() for values in (*seen, believed)))

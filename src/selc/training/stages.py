@@ -101,10 +101,10 @@ class Trainer:
                 outcome = method.fit(data, self)
         finally:
             torch.set_num_threads(threads)
-        settled, corrected = data.settled(outcome.target), outcome.corrected
+        target, corrected = data.with_verified(outcome.target), outcome.corrected
         if corrected is not None and data.held is not None:
             corrected = torch.where(data.held, data.labels.hard, corrected)
-        return replace(outcome, target=settled, corrected=corrected, recorded=self.recorded)
+        return replace(outcome, target=target, corrected=corrected, recorded=self.recorded)
 
     def __call__(
         self,

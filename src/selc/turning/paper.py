@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from selc.errors import ConfigError, InputError
-from selc.turning.mixture import fit_mixture, normalise, two_means
+from selc.turning.mixture import Mixture, fit_mixture, normalise, two_means
 
 Metric = Literal["M1", "M2", "M3"]
 
@@ -27,11 +27,13 @@ def separation(losses: Tensor, metric: Metric = "M1", clip: float = 0.0) -> floa
     if metric == "M3":
         low, high = two_means(scaled)
         return high - low
-    mixture = fit_mixture(scaled)
+    return of_mixture(fit_mixture(scaled))[0 if metric == "M1" else 1]
+
+
+def of_mixture(mixture: Mixture) -> tuple[float, float]:
+    """M1 and M2 of two Gaussians, whose fit is what takes time."""
     (m1, m2), (s1, s2) = mixture.mean, mixture.std
-    if metric == "M1":
-        return m2 - m1
-    return math.log(s2 / s1) + (s1**2 + (m1 - m2) ** 2) / (2 * s2**2) - 0.5
+    return m2 - m1, math.log(s2 / s1) + (s1**2 + (m1 - m2) ** 2) / (2 * s2**2) - 0.5
 
 
 def separations(losses: Tensor, metric: Metric = "M1", clip: float = 0.0) -> list[float]:

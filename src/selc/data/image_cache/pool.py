@@ -21,7 +21,7 @@ from selc.data.image_cache.worker import Array, Found, Resize
 from selc.errors import InputError
 
 MOST = 16  # more processes than that wait for the disk or for whoever takes the pixels
-FEW = 256  # images for which no process is worth its start
+FEW_IMAGES = 256  # images for which no process is worth its start
 
 
 File = Path | str | bytes  # a path, or what the file holds
@@ -47,7 +47,7 @@ Answer = tuple[Found, Array | None]
 
 def worker_count(asked: int, images: int) -> int:
     """How many processes to start; 0 decodes in this one."""
-    if not sys.executable or (asked == 0 and images < FEW):
+    if not sys.executable or (asked == 0 and images < FEW_IMAGES):
         return 0
     mine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return asked or min(mine, MOST)

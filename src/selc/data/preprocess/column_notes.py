@@ -11,7 +11,7 @@ from selc.data.preprocess.coding import Cells
 from selc.data.preprocess.features import Numbers
 from selc.data.preprocess.labels import Where
 
-FEW = 10  # rows for each value of a column, from which on it may stand for the label
+ROWS_OF_A_VALUE = 10  # rows for each value of a column, from which on it may stand for the label
 DIFFERENT = 0.95  # share of different whole numbers from which on they may number the samples
 SMALLEST = 20  # rows below which nearly any column of whole numbers differs in all of them
 FAR = 1_000  # standard deviations of the middle half
@@ -53,7 +53,7 @@ def notes_on_columns(cells: Cells, labels: Tensor, where: Where) -> list[str]:
 
 def tells_label(code: np.ndarray[tuple[int, ...], np.dtype[np.intp]], values: int, labels: Numbers) -> bool:
     """Whether each of few values, numbered in ``code`` [N], always stands beside one and the same label."""
-    if not 2 <= values < len(code) / FEW:
+    if not 2 <= values < len(code) / ROWS_OF_A_VALUE:
         return False
     beside = np.zeros(values, dtype=np.int64)
     beside[code] = labels  # the last label of each value: if there is one only, it is that of all rows

@@ -149,7 +149,7 @@ def cifar10_features(*, root: str = "", labels: str = "clean", rows: int = 0) ->
     if path is None:
         raise InputError(
             f"data {name!r} must lie in {places[0]}; got no features.npz there. Write one, with arrays train [N, D] "
-            "and test [M, D] in the order of the images; another folder is set by --data FOLDER or SELC_DATA."
+            "and test [M, D] in the order of the images; another folder is set by --data-root FOLDER or SELC_DATA."
         )
     try:
         arrays = read_arrays(path)

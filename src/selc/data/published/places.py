@@ -23,5 +23,5 @@ def not_there(name: str, root: str, files: str, page: str) -> InputError:
     """The sentence for a dataset that is not there: what to get, from where, and where to put it."""
     return InputError(
         f"data {name!r} must lie in {base_folder(root) / name}; got no such files. Put {files} there, from {page}; "
-        "another folder for all data is set by --data FOLDER or the variable SELC_DATA."
+        "another folder for all data is set by --data-root FOLDER or the variable SELC_DATA."
     )

@@ -36,7 +36,7 @@ class Files(NamedTuple):
 
 
 IMAGES, TEXTS = Files("images", is_image, "path"), Files(".txt files", is_text, "text")
-RUN = {"config.toml", "noise.npz"}  # files that every run folder holds from its beginning
+RUN = {"config.toml", "noise.json"}  # files that every run folder holds from its beginning
 RUNS = "runs"  # where run folders go without being asked
 
 
