@@ -19,8 +19,11 @@ unexport PYTHONDONTWRITEBYTECODE
 
 demo: .venv/demo-ok ; .venv/bin/selc demo --out runs/demo --overwrite
 # Side by side: mypy leaves a core idle for half of its time.
-test: .venv/ok ; +$(MAKE) --no-print-directory -j2 check quick
+test: .venv/ok ; +$(MAKE) --no-print-directory -j2 check doctest quick
 quick: .venv/ok ; $(PY) -m pytest -m "not exhaustive and not browser and not adapters" --ignore tests/test_layers.py
+# The examples in the docstrings; the two modules left out need packages that .venv has not.
+doctest: .venv/ok
+	$(PY) -m pytest -n 0 --doctest-modules src/selc $(patsubst %,--ignore src/selc/integrations/%.py,lightning transformers)
 test-all: test test-adapters ; $(PY) -m pytest -m "exhaustive or browser" && $(PY) tests/run_arithmetic.py --changed
 test-adapters: .venv-adapters/ok ; .venv-adapters/bin/python -m pytest -m adapters tests/adapters
 test-arithmetic: .venv/ok ; $(PY) tests/run_arithmetic.py
@@ -30,8 +33,12 @@ check: .venv/ok
 	.venv/bin/mypy --num-workers 2
 	$(PY) -m pytest -n 0 --noconftest tests/test_layers.py
 bench: .venv/ok ; $(PY) benchmarks/overhead.py
-docs: .venv/ok ; $(PY) docs/render_methods.py
-clean: ; rm -rf .venv .venv-adapters runs .mypy_cache .ruff_cache .pytest_cache
+# One folder, build/site; index.html is its first page.
+docs: .venv/docs-ok
+	$(PY) docs/render_methods.py
+	$(PY) docs/render_notebooks.py
+	$(PY) -m sphinx --fail-on-warning --keep-going --quiet -j auto -c docs -d build/doctrees . build/site
+clean: ; rm -rf .venv .venv-adapters build runs .mypy_cache .ruff_cache .pytest_cache
 
 # `+cpu` first: it takes the CPU build where one is offered and fails at once where none is, instead of
 # starting a download of gigabytes; the plain number is the fallback outside CI.
@@ -48,6 +55,9 @@ clean: ; rm -rf .venv .venv-adapters runs .mypy_cache .ruff_cache .pytest_cache
 .venv/ok: .venv/torch-ok pyproject.toml
 	@$(PIP) -e ".[dev]"
 	@touch $@ .venv/demo-ok
+.venv/docs-ok: .venv/ok
+	@$(PIP) -e ".[dev,docs]"
+	@touch $@
 # Apart from .venv: where torchvision is installed, transformers and lightning may fail to import.
 .venv-adapters/ok: constraints.txt pyproject.toml
 	@echo "Setting up .venv-adapters (some minutes the first time) ..."
@@ -55,4 +65,4 @@ clean: ; rm -rf .venv .venv-adapters runs .mypy_cache .ruff_cache .pytest_cache
 	@$(PIP_ADAPTERS) "torch==$(TORCH)+cpu" 2>/dev/null || { test -z "$$CI" && $(PIP_ADAPTERS) "torch==$(TORCH)"; }
 	@$(PIP_ADAPTERS) -e ".[transformers,lightning]" datasets pytest pytest-xdist pytest-timeout
 	@touch $@
-.PHONY: demo test quick test-all test-adapters test-arithmetic check bench docs clean
+.PHONY: demo test quick doctest test-all test-adapters test-arithmetic check bench docs clean

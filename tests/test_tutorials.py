@@ -19,7 +19,7 @@ from tests.own_data.miniature import folder
 from tests.test_cli import call
 
 ROOT = Path(__file__).parents[1]
-PAGES = {name: ROOT / "docs" / f"tutorial-{name}.md" for name in ("folder", "table", "text")}
+PAGES = {name: ROOT / "docs" / f"tutorial-{name}.md" for name in ("folder", "table", "text", "review")}
 EXAMPLES = ROOT / "examples"
 
 
@@ -100,6 +100,18 @@ def test_from_a_table_to_predictions(
     check_second_round(kept, Path("cleaned.csv"))
     with open("predictions.csv") as file:
         assert len(list(csv.DictReader(file))) == 10
+
+
+@pytest.mark.usefixtures("unpainted")
+def test_a_round_of_review(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_data(monkeypatch, "tables")
+    quick = "--epochs 2 --set net.hidden=[16]"
+    commands("tutorial_review_1.sh", quick=quick)
+    kept = judged(RunFolder.open("round-1"), 5)
+    commands("tutorial_review_2.sh", quick=quick)
+    check_second_round(kept, Path("cleaned.csv"))
+    assert Path("round-2/review.html").exists()
 
 
 def test_the_data_of_the_tutorials_are_as_wrong_as_they_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from selc.analysis import LabelAnalysis as LabelAnalysis
+    from selc.analysis import analyse_probabilities as analyse_probabilities
+    from selc.callbacks import Callback as Callback
+    from selc.callbacks import EpochRecord as EpochRecord
+    from selc.errors import ConfigError as ConfigError
+    from selc.errors import InputError as InputError
+    from selc.errors import RunFolderError as RunFolderError
     from selc.errors import SelcError as SelcError
+    from selc.errors import TrainingError as TrainingError
     from selc.estimator import SELCClassifier as SELCClassifier
     from selc.losses import IndexedDataset as IndexedDataset
     from selc.losses import SELCLoss as SELCLoss
@@ -31,6 +39,10 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"  # the one source: the build reads it here
 
 _HOME = {
+    "LabelAnalysis": "selc.analysis",
+    "analyse_probabilities": "selc.analysis",
+    "Callback": "selc.callbacks",
+    "EpochRecord": "selc.callbacks",
     "IndexedDataset": "selc.losses",
     "SELCLoss": "selc.losses",
     "Store": "selc.memory",
@@ -39,7 +51,11 @@ _HOME = {
     "separation": "selc.turning",
     "turning_point": "selc.turning",
     "soft_cross_entropy": "selc.losses",
+    "ConfigError": "selc.errors",
+    "InputError": "selc.errors",
+    "RunFolderError": "selc.errors",
     "SelcError": "selc.errors",
+    "TrainingError": "selc.errors",
     "SELCClassifier": "selc.estimator",
     "Method": "selc.methods",
     "Recorder": "selc.recorder",

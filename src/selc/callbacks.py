@@ -21,6 +21,12 @@ class EpochRecord:
         Its line of the history: ``stage``, ``epoch`` (from 0), ``loss``, the sets that were measured, ...
     read_looks : callable, optional
         Reads what was predicted, up to now, of the rows that the stage only looks at.
+
+    Examples
+    --------
+    >>> from selc import EpochRecord
+    >>> EpochRecord({"stage": 0, "epoch": 4, "loss": 0.05}).done
+    5
     """
 
     entry: dict[str, Any]
@@ -45,7 +51,7 @@ class Callback:
 
     Examples
     --------
-    >>> from selc.callbacks import Callback, EpochRecord
+    >>> from selc import Callback, EpochRecord
     >>> class Enough(Callback):
     ...     def on_epoch_end(self, record):
     ...         return record.entry["loss"] < 0.1

@@ -16,23 +16,73 @@ from difflib import get_close_matches
 
 
 class SelcError(Exception):
-    """Base of all errors raised on purpose."""
+    """Base of all errors that selc raises on purpose: one sentence that says what must be what, got what, what to do.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import selc
+    >>> try:
+    ...     selc.SELCLoss(torch.tensor([1, 2, 3]), num_classes=3)
+    ... except selc.SelcError as error:
+    ...     print(error)
+    labels must be in 0..2 for 3 classes; got values from 1 to 3. Number the classes from 0.
+    """
 
 
 class InputError(SelcError, ValueError):
-    """Data, labels or an index that cannot be used."""
+    """Data, labels or an index that cannot be used; also a ``ValueError``.
+
+    Examples
+    --------
+    >>> import selc
+    >>> issubclass(selc.InputError, ValueError)
+    True
+    """
 
 
 class ConfigError(SelcError, ValueError):
-    """A setting or a name that is unknown or out of range."""
+    """A setting or a name that is unknown or out of range; also a ``ValueError``.
+
+    Examples
+    --------
+    >>> import selc
+    >>> try:
+    ...     selc.fit([[0.0], [1.0]] * 20, [0, 1] * 20, method="sellc")  # doctest: +ELLIPSIS
+    ... except selc.ConfigError as error:
+    ...     print(error)
+    method must be one of ...; got 'sellc'. Did you mean 'selc'?
+    """
 
 
 class TrainingError(SelcError):
-    """The training itself broke down."""
+    """The training itself broke down, such as by a loss that is not finite.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import selc
+    >>> x = torch.tensor([[-1e30], [1e30]] * 20)
+    >>> try:
+    ...     selc.fit(x, [0, 1] * 20, method="ce", epochs=2, lr=1e30, batch_size=20)
+    ... except selc.TrainingError as error:
+    ...     print("broke down")
+    broke down
+    """
 
 
 class RunFolderError(SelcError):
-    """A run folder or checkpoint that cannot be read or written."""
+    """A run folder or checkpoint that cannot be read or written.
+
+    Examples
+    --------
+    >>> import selc
+    >>> try:
+    ...     selc.RunFolder.open("no-such-run")
+    ... except selc.RunFolderError as error:
+    ...     print(error)
+    no-such-run must be the folder of a run; got one without a config.toml.
+    """
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> ConfigError:

@@ -54,41 +54,77 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
 
     Parameters
     ----------
-    module : a network: a name (``selc list nets``), an ``nn.Module`` (copied, not changed; it starts from its own
-        weights), or a class or function that makes one. Such a function is called with the number of outputs; if it
-        has parameters called ``num_classes`` and ``shape`` (of one input), with these by name.
-    module_options : keyword arguments for a name, a class or a function.
-    method : any method by name (``selc list methods``), or a `Method` object; by default ``"selc"``, which finds the
-        turning point and corrects labels from there on.
-    method_options : options of a method that is given by name.
-    max_epochs, lr, batch_size : of the training; None is what suits the number of rows.
-    train_options : any other field of `selc.Plan`, such as ``{"optimizer": "Adam"}``.
-    standardize : whether inputs are scaled to mean zero and variance one over the training rows; arrays
+    module : str, nn.Module or callable, default "mlp"
+        A network: a name (``selc list nets``), an ``nn.Module`` (copied, not changed; it starts from its own weights),
+        or a class or function that makes one. Such a function is called with the number of outputs; if it has
+        parameters called ``num_classes`` and ``shape`` (of one input), with these by name.
+    module_options : mapping, optional
+        Keyword arguments for a name, a class or a function.
+    method : str or Method, default "selc"
+        Any method by name (``selc list methods``), or an object.
+    method_options : mapping, optional
+        Options of a method that is given by name.
+    max_epochs, lr, batch_size : optional
+        Of the training; None is what suits the number of rows.
+    train_options : mapping, optional
+        Any other field of `selc.Plan`, such as ``{"optimizer": "Adam"}``.
+    standardize : bool, default True
+        Whether inputs are scaled to mean zero and variance one over the training rows; arrays
         [N, channels, height, width] by channel, others by column.
-    device : ``"auto"``, ``"cpu"``, ``"cuda"``, ...
-    random_state : an integer for the same result each time, a ``RandomState``, or None.
-    verbose : 1 prints a line per epoch.
+    device : str, default "auto"
+        ``"auto"``, ``"cpu"``, ``"cuda"``, ...
+    random_state : int, RandomState or None
+        An integer for the same result each time.
+    verbose : int, default 0
+        1 prints a line per epoch.
 
     Attributes
     ----------
-    classes_ : the labels, sorted [C].
-    corrected_labels_ : the labels to go on with [N], of the kind of ``y``.
-    label_issues_ : a dictionary of columns [N], one row per sample in the order of the data: ``sample_id``,
-        ``is_label_issue``, ``label_quality`` (low is bad), ``given_label``, ``predicted_label``, ``suggested_label``,
-        ``suggested_confidence``, ``action`` (keep, review, relabel). ``pandas.DataFrame(label_issues_)`` is the table.
-    soft_targets_ : what the method believes, [N, C]; rows sum to one.
-    pred_probs_ : what the trained network says of its own training rows, [N, C].
-    noise_rate_ : the estimated share of wrong labels; NaN where wrong labels cannot be told from hard rows, or nothing
-        was held out that would tell.
-    noise_rate_interval_ : the range of shares that the data allow, (low, high).
-    why_unchanged_ : why no label was changed, in words; None if some were.
-    transition_matrix_ : P(given = column | corrected = row), [C, C]; rows sum to one. cleanlab's ``noise_matrix`` is
-        its transpose.
-    turning_point_ : when correction started and why (`selc.turning.Decision`), or None if the method does not decide
-        that by held-out rows.
-    history_ : one dictionary per epoch.
-    module_ : the trained network.
-    n_features_in_, feature_names_in_ : as everywhere in scikit-learn.
+    classes_ : ndarray, shape [C]
+        The labels, sorted.
+    corrected_labels_ : ndarray, shape [N]
+        The labels to go on with, of the kind of ``y``.
+    label_issues_ : dict of ndarray, shape [N] each
+        One row per sample in the order of the data: ``sample_id``, ``is_label_issue``, ``label_quality`` (low is bad),
+        ``given_label``, ``predicted_label``, ``suggested_label``, ``suggested_confidence``, ``action`` (keep, review,
+        relabel). ``pandas.DataFrame(label_issues_)`` is the table.
+    soft_targets_ : ndarray, shape [N, C]
+        What the method believes; rows sum to one.
+    pred_probs_ : ndarray, shape [N, C]
+        What the trained network says of its own training rows.
+    noise_rate_ : float
+        The estimated share of wrong labels; NaN where wrong labels cannot be told from hard rows, or nothing was held
+        out that would tell.
+    noise_rate_interval_ : tuple of float
+        The range of shares that the data allow, (low, high).
+    why_unchanged_ : str or None
+        Why no label was changed, in words; None if some were.
+    transition_matrix_ : ndarray, shape [C, C]
+        P(given = column | corrected = row); rows sum to one. cleanlab's ``noise_matrix`` is its transpose.
+    turning_point_ : Decision or None
+        When correction started and why; None if the method does not decide that by held-out rows.
+    history_ : list of dict
+        One dictionary per epoch.
+    module_ : nn.Module
+        The trained network.
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+
+    Examples
+    --------
+    ``start`` is fixed here, which takes one training; leave it out, and held-out rows decide.
+
+    >>> import numpy as np
+    >>> from selc import SELCClassifier
+    >>> true = np.array(["left", "right"] * 100)
+    >>> x = np.random.RandomState(0).normal(size=(200, 2)) + 4 * (true == "right")[:, None]
+    >>> y = true.copy()
+    >>> y[:20] = true[1:21]  # twenty wrong labels
+    >>> classifier = SELCClassifier(max_epochs=10, method_options={"start": 4}, random_state=0).fit(x, y)
+    >>> bool((classifier.corrected_labels_ == true).mean() > 0.95)
+    True
+    >>> classifier.predict([[0.0, 0.0], [4.0, 4.0]]).tolist()
+    ['left', 'right']
     """
 
     def __init__(
@@ -121,10 +157,19 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_ids: Any = None, groups: Any = None) -> SELCClassifier:  # noqa: N803
-        """Train on ``X`` [N, ...] with the noisy labels ``y`` [N]; ``sample_ids`` [N] name the rows of the table.
+        """Train on rows of which some labels are wrong.
 
-        Rows of one of the ``groups`` [N] belong together, such as photographs of one person: none of them is judged by
-        what another one taught.
+        Parameters
+        ----------
+        X : array-like, DataFrame or list of str
+            The rows, [N, ...].
+        y : array-like, shape [N]
+            Their labels, numbers or names.
+        sample_ids : array-like, shape [N], optional
+            Names of the rows in ``label_issues_``.
+        groups : array-like, shape [N], optional
+            Rows that belong together, such as photographs of one person: none of them is judged by what another one
+            taught.
         """
         x, y = self._training_rows(X, y)
         self.classes_, given = np.unique(y, return_inverse=True)
@@ -174,8 +219,10 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
 
         Parameters
         ----------
-        X : the rows [N, ...], as for ``predict``.
-        y : their labels [N], all of them among ``classes_``.
+        X : array-like, DataFrame or list of str
+            The rows [N, ...], as for ``predict``.
+        y : array-like, shape [N]
+            Their labels, all of them among ``classes_``.
 
         Returns
         -------

@@ -208,7 +208,39 @@ class Decided(Protocol):
 
 @dataclass
 class Outcome:
-    """What a training leaves behind."""
+    """What a training leaves behind; `selc.fit` returns it.
+
+    Attributes
+    ----------
+    model : nn.Module
+        The trained network.
+    target : Store
+        The labels that the method believes, [N, C]; rows sum to one.
+    probs : Store
+        The network's probabilities on the training set, [N, C], in eval mode.
+    losses : Tensor, shape [E, N]
+        On the given labels, from the training pass; NaN where there was none. ``predictions`` and ``confidences`` are
+        the predicted class (or -1) and its probability, ``beliefs`` the label that the method believed in.
+    history : list of dict
+        One entry per epoch; epochs count from 0.
+    corrected_labels : Tensor of int, shape [N]
+        The labels to go on with.
+    corrected_labels_ : numpy.ndarray, shape [N]
+        The same, by their names where the labels had names.
+    label_issues_ : dict of numpy.ndarray, shape [N] each
+        The columns of ``label_issues.csv``; ``pandas.DataFrame(outcome.label_issues_)`` is the table.
+    classes : tuple of str
+        Names of the classes, where the labels had names.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import selc
+    >>> x = torch.tensor([[-1.0], [1.0]] * 20)
+    >>> outcome = selc.fit(x, ["left", "right"] * 20, method="ce", epochs=2, batch_size=20)
+    >>> outcome.losses.shape, outcome.classes, sorted(outcome.label_issues_)[:2]
+    (torch.Size([2, 40]), ('left', 'right'), ['action', 'given_label'])
+    """
 
     model: nn.Module
     target: Store  # the labels that the method believes; rows sum to one

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import doctest
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-import selc.analysis.probabilities
 from selc.analysis import Why, analyse_probabilities
 from selc.analysis.findings import COLUMNS, RELABEL
 from selc.cli.findings import findings
@@ -99,11 +97,6 @@ def test_probabilities_of_chance_say_nothing_of_labels() -> None:
 def test_a_few_rows_are_enough_to_answer() -> None:
     found = analyse_probabilities([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]], [0, 1, 1])
     assert found.corrected.tolist() == [0, 1, 1]
-
-
-def test_the_example_of_the_docstring_runs() -> None:
-    """Wrong labels of handwritten digits are found by a random forest."""
-    assert doctest.testmod(selc.analysis.probabilities) == (0, 12)
 
 
 @pytest.mark.parametrize(

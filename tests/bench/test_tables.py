@@ -173,6 +173,9 @@ def test_the_variant_code_has_the_networks_and_epochs_of_the_authors_code() -> N
     for column in ("CIFAR-10 Type-I 35%", "CIFAR-100 Type-I 35%"):
         config = find("table3", "paper", "SELC", column, "code")
         assert (config.net.name, config.train.epochs, config.train.lr) == ("preact-resnet34-authors", 150, 0.1)
+        for row in ("LRT", "PLC"):  # a plain ResNet-34 in the code of their authors
+            assert find("table3", "paper", row, column, "code").net.name == "resnet34"
+            assert find("table3", "paper", row, column).net.name == "preact-resnet34"
     assert find("table2", "paper", "SELC", "SEAL 10%", "code").train.epochs == 200
     assert find("table5", "paper", "SELC", "Accuracy", "code").train.epochs == 40
 
@@ -189,6 +192,14 @@ def test_methods_have_what_their_authors_set_by_dataset() -> None:
     ]
     sce = find("table1", "paper", "SCE", "CIFAR-100 sym 20%").method.options
     assert (sce["alpha"], sce["beta"]) == (6.0, 0.1)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_bootstrap_is_the_one_that_the_paper_writes_down(scale: str) -> None:
+    """Eq. 2 mixes the label with the prediction itself, not with the predicted class; and so says the method's page."""
+    options = [c.config().method.options for c in load("table1").cells(scale) if c.row == "Bootstrap"]
+    assert options
+    assert all((one["kind"], one["beta"]) == ("soft", 0.95) for one in options)
 
 
 # The cells

@@ -42,6 +42,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "nested-co-teaching": {"tune": 3.0, "lr": 0.5},
     "selfie": {"warm_up": 1, "history": 2, "restarts": 1},
     "iterative-cv": {"iterations": 2, "cv_epochs": 2, "ramp": 2},
+    "dividemix": {"warm_up": 2, "ramp": 2},
 }
 # Those of several networks or many trainings take as long as all others together.
 SEVERAL = ("co-teaching", "co-teaching+", "nested-co-teaching", "nlnl", "rsl", "self", "selfie")

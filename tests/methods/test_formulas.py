@@ -492,6 +492,17 @@ def test_plc_theta_grows_only_if_fewer_labels_changed_than_quiet_allows(flips: i
     assert float(method.theta_now) == pytest.approx(theta)
 
 
+@pytest.mark.parametrize(("flips", "theta"), [(1, 0.4), (2, 0.3)])
+def test_plc_quiet_is_a_share_of_the_rows_that_are_trained_on(flips: int, theta: float) -> None:
+    """By hand: a quarter of 8 rows is 2; the other four of the twelve can never change."""
+    method = PLC(warm_up=0, window=1, quiet=0.25)
+    data = ready(method, replace(train_set(LABELS, C), rows=torch.arange(8)), epochs=200)
+    guess = torch.cat([(LABELS[:flips] + 1) % C, LABELS[flips:8]])
+    method.loss((8 * one_hot64(guess, C)).float(), batch_of(data, torch.arange(8)))
+    method.end_epoch(0, no_sweep)
+    assert float(method.theta_now) == pytest.approx(theta)
+
+
 def test_plc_theta_stays_after_an_epoch_that_changed_labels() -> None:
     method = PLC(warm_up=0, window=1)
     data = ready(method, epochs=200)

@@ -184,11 +184,11 @@ def test_the_same_halves_are_drawn_when_the_training_is_replayed() -> None:
 # The final training
 
 
-def final(rate: float = 0.5, ramp: float = 4, symmetric: bool = True) -> IterativeCV:
+def final(rate: float = 0.5, ramp: float = 4, symmetric: bool = True, epochs: int = 40) -> IterativeCV:
     """A method for its last stage: the even rows are selected, every third odd one is a candidate."""
     method = IterativeCV(ramp=ramp, symmetric=symmetric)
     method.rate, method.candidates = rate, torch.arange(1, N, 6)
-    method.setup(TrainSet(DATA.inputs, DATA.labels, torch.arange(0, N, 2)), StagePlan(40, B))
+    method.setup(TrainSet(DATA.inputs, DATA.labels, torch.arange(0, N, 2)), StagePlan(epochs, B))
     return method
 
 
@@ -233,7 +233,7 @@ def test_loss_and_gradient_are_finite_where_p_is_exactly_0_or_1() -> None:
 def test_candidates_join_after_a_fifth_of_the_epochs_or_later_where_there_is_much_noise(
     rate: float, symmetric: bool, join: int
 ) -> None:
-    """By hand: 40 and 80 of the authors' 200 epochs are 8 and 16 of 40."""
+    """By hand: 41 and 81 of the authors' 200 epochs are 8 and 16 of 40."""
     method = final(rate, symmetric=symmetric)
     begun = []
     for epoch in range(20):
@@ -241,6 +241,16 @@ def test_candidates_join_after_a_fifth_of_the_epochs_or_later_where_there_is_muc
             begun.append(epoch)
         method.end_epoch(epoch, lambda fn=None: stored(judge(0)))
     assert begun == list(range(join, 20))
+
+
+@pytest.mark.parametrize(("rate", "first"), [(0.3, 41), (0.7, 81)])
+def test_candidates_join_when_the_authors_let_them(rate: float, first: int) -> None:
+    """Their epochs count from 0, and samples are only exchanged while ``e <= 40`` (80 with much noise)."""
+    method = final(rate, epochs=200)
+    for epoch in range(first):
+        assert method.select() is None
+        method.end_epoch(epoch, lambda fn=None: stored(judge(0)))
+    assert method.select() is not None
 
 
 def test_half_as_many_candidates_as_selected_samples_join_at_most_and_others_in_each_epoch() -> None:

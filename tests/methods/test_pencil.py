@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from scipy.optimize import minimize
+from scipy.special import log_softmax
 from torch import Tensor, nn
 
 from selc.errors import ConfigError
@@ -89,6 +92,23 @@ def test_a_label_ends_between_the_given_one_and_the_prediction(alpha_times_c: fl
         method.loss(outputs, batch_of(data, torch.arange(N)))
     expected = (softmax64(outputs) + alpha_times_c * GIVEN) / (1 + alpha_times_c)
     close(method.belief(no_sweep).full(), expected, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("twice", "alpha", "changes"), [(True, 0.19, True), (True, 0.21, False), (False, 0.09, True), (False, 0.11, False)]
+)
+def test_up_to_which_alpha_a_sure_prediction_changes_a_label(twice: bool, alpha: float, changes: bool) -> None:
+    """What the page says of the authors' code, in which H(Y, d) takes the softmax of d once more; ten classes."""
+    p = np.full(10, 0.001 / 9)
+    p[1] = 0.999
+
+    def loss(u: Any) -> float:
+        log_d = log_softmax(u)
+        given = log_softmax(np.exp(log_d))[0] if twice else log_d[0]
+        return float((p * (np.log(p) - log_d)).sum() / 10 - alpha * given)
+
+    found = minimize(loss, 10 * np.eye(10)[0], method="BFGS", tol=1e-8)
+    assert (found.x.argmax() == 1) == changes
 
 
 def test_by_default_a_sure_prediction_can_change_a_label() -> None:

@@ -59,8 +59,10 @@ def test_loss_and_weights_follow_the_paper_over_several_epochs(q: float, k: floa
 @pytest.mark.parametrize(
     ("epochs", "expected"), [(120, range(40, 121, 10)), (60, range(20, 61, 5)), (12, range(4, 13)), (1, [1])]
 )
-def test_a_pass_is_made_when_the_authors_make_it_and_at_no_other_time(epochs: int, expected: Sequence[int]) -> None:
-    """After 40, 50, ..., 120 of 120 epochs; the same shares of a shorter run."""
+def test_a_pass_is_made_after_the_epochs_before_which_the_public_code_makes_it(
+    epochs: int, expected: Sequence[int]
+) -> None:
+    """Epochs 40, 50, ..., 120 of 120; the same shares of a shorter run."""
     method = TruncatedGCE()
     ready(method, epochs=epochs)
     passes = []

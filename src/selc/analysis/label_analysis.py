@@ -36,7 +36,36 @@ class Why(StrEnum):
 
 @dataclass(frozen=True)
 class LabelAnalysis:
-    """What a training concludes about its labels. Everything else reads it."""
+    """What a training concludes about its labels. Everything else reads it.
+
+    Attributes
+    ----------
+    findings : Findings
+        For each label its quality, a suggestion with its confidence, and what to do; see ``issues`` and ``frame``.
+    corrected : Tensor of int, shape [N]
+        The labels to go on with.
+    noise_rate : NoiseRate or None
+        The share of wrong labels, ``likely``, ``low`` and ``high``, and ``estimate``, which is None where wrong labels
+        cannot be told from hard samples. None if nothing was held out that it could be told from.
+    transition_matrix : Tensor, shape [C, C]
+        P(given = column | true = row); rows sum to one.
+    decision : Decision or None
+        When correction started, and why; None if that was not decided by held-out rows.
+    why_unchanged : Why or None
+        Why no label was changed; None if some were.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import selc
+    >>> pred_probs = np.array([[0.9, 0.1]] * 20 + [[0.1, 0.9]] * 20)
+    >>> labels = np.array([0] * 19 + [1] + [1] * 20)
+    >>> analysis = selc.analyse_probabilities(pred_probs, labels)
+    >>> issues = analysis.issues(classes=["cat", "dog"])
+    >>> worst = issues["label_quality"].argmin()
+    >>> int(worst), str(issues["given_label"][worst]), str(issues["suggested_label"][worst])
+    (19, 'dog', 'cat')
+    """
 
     findings: Findings
     corrected: Tensor  # [N] labels to go on with

@@ -49,7 +49,7 @@ def analyse_probabilities(pred_probs: Any, labels: Any) -> LabelAnalysis:
     >>> from sklearn.datasets import load_digits
     >>> from sklearn.ensemble import RandomForestClassifier
     >>> from sklearn.model_selection import cross_val_predict
-    >>> from selc.analysis import analyse_probabilities
+    >>> from selc import analyse_probabilities
     >>> x, true = load_digits(return_X_y=True)
     >>> given = np.where(np.arange(len(true)) % 10 == 0, (true + 1) % 10, true)
     >>> model = RandomForestClassifier(40, random_state=0)

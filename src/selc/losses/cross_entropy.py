@@ -16,7 +16,27 @@ Option = Literal["I", "II"]
 
 
 def soft_cross_entropy(outputs: Tensor, target: Tensor) -> Tensor:
-    """Cross entropy -sum_c t_c log p_c of each sample, [B]; in fp32 whatever the outputs were computed in."""
+    """Cross entropy against targets that are probabilities; in fp32 whatever the outputs were computed in.
+
+    Parameters
+    ----------
+    outputs : Tensor, shape [B, C]
+        Logits of the network.
+    target : Tensor, shape [B, C]
+        A probability for every class.
+
+    Returns
+    -------
+    Tensor, shape [B]
+        ``-sum_c t_c log p_c`` of each sample.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from selc import soft_cross_entropy
+    >>> soft_cross_entropy(torch.zeros(1, 4), torch.tensor([[0.5, 0.5, 0.0, 0.0]]))  # log 4, whatever the target
+    tensor([1.3863])
+    """
     if outputs.shape[-2:] != target.shape[-2:]:
         raise InputError(
             f"target must hold a probability for every output; got {list(target.shape)} for outputs "

@@ -16,6 +16,22 @@ class IndexedDataset(Dataset[Any]):
     A tuple gets the index as its last element, a mapping gets the key ``"index"``, anything else becomes
     ``(item, index)``. The index is the place in the dataset, so it survives shuffling and batching; the
     place in the batch, which is easily taken for it, does not.
+
+    Parameters
+    ----------
+    dataset : object with ``__getitem__`` and ``__len__``
+        Such as a ``torch.utils.data.Dataset``.
+
+    Raises
+    ------
+    InputError
+        If the dataset can only be walked through, and so has no index to give.
+
+    Examples
+    --------
+    >>> from selc import IndexedDataset
+    >>> IndexedDataset([("red", 0), ("green", 1)])[1]
+    ('green', 1, 1)
     """
 
     def __init__(self, dataset: Any) -> None:

@@ -59,32 +59,87 @@ class Witness(Protocol):
 class SELCLoss(nn.Module):
     """Cross entropy for ``start`` epochs, then cross entropy against a running average of label and prediction.
 
+    Parameters
+    ----------
+    labels : Tensor of int, shape [N]
+        The given labels of the whole training set, in the order of the dataset.
+    num_classes : int
+        Number of classes C.
+    alpha : float, optional
+        Weight of the old target, in [0, 1). The paper's 0.9 by default.
+    start : float or "auto", default "auto"
+        Epochs of plain cross entropy; may have a fraction. With ``"auto"`` correction starts by itself: by held-out
+        rows if ``validation`` is given, as `selc.fit` decides it; else once predictions of the training samples have
+        changed least (see `selc.Watcher`). It logs when it did, and ``turn`` says what it saw. It cannot step back.
+    epochs : int, optional
+        Length of the training, for the patience of ``"auto"``. A training in which too few epochs are left for a label
+        to change says so, and leaves all labels as they are.
+    validation : HeldOut, optional
+        Rows that are not trained on, see `selc.HeldOut`.
+    option : "I" or "II", default "II"
+        Option I (Eq. 3 of the paper) leaves the given label out: its rows start at zero and sum to ``1 - alpha^k``
+        after k updates, in the table and in the loss, as in the paper; ``targets`` divides by that sum.
+    weighted : bool, default False
+        Adds the per-sample weight of self-adaptive training.
+    repeats : "error" or "once", optional
+        What an index that comes twice in an epoch means: an error, or that only its first visit counts, which is the
+        default under several processes, whose samplers pad.
+    reduction : "mean" or "none", default "mean"
+        Of the loss over the batch.
+    store : "auto", "dense", "half", "disk" or "top-k", default "auto"
+        Form of the table of targets, see `selc.Store`. ``"auto"`` chooses by its size and the memory that is free, and
+        logs what it chose if that is not dense. A state that was saved in one form can be loaded in any.
+
+    Attributes
+    ----------
+    targets : Tensor, shape [N, C]
+        The soft target of every sample; rows sum to one. Where it does not fit, ``blocks()`` hands it out in pieces.
+    corrected_labels : Tensor of int, shape [N]
+        The class with the largest target.
+    label_quality : Tensor, shape [N]
+        The probability that each given label had on average; low is bad.
+    turn : Turn or None
+        With ``start="auto"`` what was seen of the turning point, once it has passed.
+
+    Notes
+    -----
+    With the prediction p of the training pass, from ``start`` on,
+
         t <- alpha t + (1 - alpha) p      loss = -sum_c t_c log p_c
 
-    ``loss = criterion(logits, labels, index)`` where ``index`` is the place of each sample in the dataset
-    (see `IndexedDataset`). Call ``criterion.set_epoch(e)`` before each epoch, counted from 0; ``e`` and ``start``
-    may have a fraction. In eval mode and under ``no_grad`` nothing is written. k in Eq. 5 counts a sample's
-    updates. Option I (Eq. 3) leaves the given label out: its rows start at zero and sum to 1 - alpha^k, in the
-    table and in the loss, as in the paper; ``targets`` divides by that sum.
-
-    With ``start="auto"`` it decides by held-out rows if it is given some (``validation``, see `selc.HeldOut`), as
-    `selc.fit` does. Else it watches how often predictions of the training samples change (see `Watcher`; ``epochs``,
-    the length of the training, sets its patience) and starts once they have changed least. It logs when it did, and
-    ``turn`` says what it saw. It cannot step back. A training in which too few epochs are left for a label to change
-    says so, and leaves all labels as they are. ``alpha`` is the paper's 0.9 unless given.
-
-    ``store`` is the form of the table: ``"dense"``, ``"half"``, ``"disk"`` or ``"top-k"`` (see `Store`), or
-    ``"auto"``, which chooses by the table's size and the memory that is free on the device of ``labels``, and logs what
-    it chose if that is not dense. A state that was saved in one form can be loaded in any; ``"auto"`` goes on in the
-    form that was saved. Where a table does not fit, neither does ``targets``: `blocks` hands it out in pieces.
+    Call ``criterion.set_epoch(e)`` before each epoch, counted from 0. In eval mode and under ``no_grad`` nothing is
+    written. The checks of index and labels cost one synchronisation per step on a GPU.
 
     Under DDP the rows and outputs of all processes are gathered at each step, so every process holds the same table,
-    however the sampler deals the data, in any of the forms; the loss of a process is scaled for DDP's average. Keep the
-    loss outside of the module that DDP wraps, which would send the table around at each step.
+    however the sampler deals the data; the loss of a process is scaled for DDP's average. Keep the loss outside of the
+    module that DDP wraps, which would send the table around at each step.
 
-    ``weighted`` adds the per-sample weight of self-adaptive training. ``repeats`` says what an index that comes
-    twice in an epoch means: an ``"error"``, or ``"once"`` (only its first visit counts), the default under several
-    processes, whose samplers pad. The checks of index and labels cost one synchronisation per step on a GPU.
+    References
+    ----------
+    Yangdi Lu and Wenbo He: SELC: Self-Ensemble Label Correction Improves Learning with Noisy Labels. IJCAI 2022.
+
+    Examples
+    --------
+    Two groups of points, one of them with two wrong labels; correction starts after five epochs.
+
+    >>> import torch
+    >>> from torch.utils.data import DataLoader, TensorDataset
+    >>> from selc import IndexedDataset, SELCLoss
+    >>> _ = torch.manual_seed(0)
+    >>> x = torch.cat([torch.full((20, 1), -1.0), torch.full((20, 1), 1.0)])
+    >>> labels = torch.tensor([0] * 18 + [1] * 2 + [1] * 20)
+    >>> loader = DataLoader(IndexedDataset(TensorDataset(x, labels)), batch_size=10, shuffle=True)
+    >>> model = torch.nn.Linear(1, 2)
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    >>> criterion = SELCLoss(labels, num_classes=2, start=5)
+    >>> for epoch in range(15):
+    ...     criterion.set_epoch(epoch)
+    ...     for inputs, given, index in loader:
+    ...         optimizer.zero_grad()
+    ...         criterion(model(inputs), given, index).backward()
+    ...         optimizer.step()
+    >>> criterion.corrected_labels[18:20].tolist(), criterion.label_quality.argsort()[:2].sort().values.tolist()
+    ([0, 0], [18, 19])
     """
 
     labels: Tensor

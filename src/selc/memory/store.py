@@ -22,15 +22,36 @@ BLOCK_NUMBERS = 2**24  # and numbers per block, 64 MB: small enough for any widt
 class Store(nn.Module):
     """A table [rows, columns] that is saved with the model and moves with it, in one of four forms.
 
-    dense   every number in 32 bits
-    half    every number in 16 bits (see `Half` for the error)
-    disk    every number in 32 bits, in a scratch file in ``folder``
-    top-k   the ``k`` largest entries of each row, and the sum of the others: for probabilities over many classes
+    Parameters
+    ----------
+    rows, columns : int
+        Its size: samples and, as a rule, classes.
+    dtype : torch.dtype, default torch.float32
+        Of a dense table; the other forms are for float32.
+    form : "dense", "half", "disk" or "top-k", default "dense"
+        Every number in 32 bits; in 16 bits; in 32 bits in a scratch file in ``folder``; or the ``k`` largest entries of
+        each row and the sum of the others, for probabilities over many classes.
+    owned : Tensor of int, optional
+        Sorted numbers of the rows that are held here, where other processes hold the others.
+    k : int, optional
+        Entries of a row that top-k keeps.
+    folder : Path, optional
+        Where a table on disk lies; by default where temporary files do.
 
-    Rows are global row numbers everywhere. With ``owned``, sorted row numbers, only those rows are held here, and
-    other processes hold the others: `read`, `write`, `ema` and `blocks` are about the rows that are held, `argmax`,
-    `top`, `at` and `full` about all of them, in every process. Nothing outside may rely on the table being dense:
-    whole-table access goes through ``blocks``.
+    Notes
+    -----
+    Rows are global row numbers everywhere. `read`, `write`, `ema` and `blocks` are about the rows that are held here,
+    `argmax`, `top`, `at` and `full` about all of them, in every process. Nothing outside may rely on the table being
+    dense: whole-table access goes through ``blocks``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from selc import Store
+    >>> store = Store.from_labels(torch.tensor([0, 1, 1]), num_classes=2)
+    >>> moved = store.ema(torch.tensor([2]), torch.tensor([[1.0, 0.0]]), momentum=0.25)
+    >>> store.full()[2], store.argmax()
+    (tensor([0.7500, 0.2500]), tensor([0, 1, 0]))
     """
 
     table: Tensor  # of the forms that keep every number

@@ -72,9 +72,30 @@ class Train(Protocol):
 class Method(nn.Module):
     """What the loss is and what is remembered. It never owns an optimizer, a device, a loader or a log.
 
+    Extend it and write the verbs that differ from cross entropy; most methods are ``setup``, ``loss`` and ``belief``.
+
+    Notes
+    -----
     A constructor stores its arguments under their names and nothing else; all of them are keyword-only, have a
     default that a configuration file can hold, and are the method's options. State that changes is a buffer
     or a `Store` made in ``setup``.
+
+    Examples
+    --------
+    Cross entropy of which no sample can cost more than a limit:
+
+    >>> import torch
+    >>> import selc
+    >>> class Bounded(selc.Method):
+    ...     def __init__(self, *, limit: float = 2.0):
+    ...         super().__init__()
+    ...         self.limit = limit
+    ...
+    ...     def loss(self, outputs, batch):
+    ...         return self.limit * torch.tanh(selc.soft_cross_entropy(outputs, batch.target) / self.limit)
+    >>> x = torch.tensor([[-1.0], [1.0]] * 20)
+    >>> selc.fit(x, [0, 1] * 20, method=Bounded(limit=1.5), epochs=1, batch_size=20).losses.shape
+    torch.Size([1, 40])
     """
 
     family: ClassVar[str] = "loss"

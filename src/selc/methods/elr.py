@@ -43,7 +43,7 @@ class ELR(Method):
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         q = self.probs(outputs).clamp(EDGE, 1 - EDGE)
-        target = self._updated(batch.index, (q / q.sum(dim=1, keepdim=True)).detach())
+        target = self.updated(batch.index, (q / q.sum(dim=1, keepdim=True)).detach())
         regulariser = (1 - (target * q).sum(dim=1)).log()
         return soft_cross_entropy(outputs, batch.target) + self.lambda_ * regulariser
 
@@ -51,7 +51,7 @@ class ELR(Method):
         return self.store
 
     @torch.no_grad()
-    def _updated(self, index: Tensor, q: Tensor) -> Tensor:
+    def updated(self, index: Tensor, q: Tensor) -> Tensor:
         """t of the rows at ``index`` after one more update by ``q``, which sums to one."""
         updates = self.updates.read(index) + 1
         total = 1 - self.beta**updates

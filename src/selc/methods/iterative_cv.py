@@ -19,7 +19,7 @@ from selc.methods.parts import Pair, epochs_of, given_for
 from selc.seeding import generator
 from selc.types import Batch, Outcome, StagePlan, Sweep, TrainSet
 
-JOIN, JOIN_LATE = 0.2, 0.4  # shares of the epochs after which candidates join: 40 and 80 of the authors' 200
+JOIN, JOIN_LATE = 41 / 200, 81 / 200  # shares of the epochs after which candidates join, as in the authors' code
 MUCH = 0.6  # noise rate from which on they join late
 MOST_REMOVED = 2.0  # samples that are removed for each that is selected
 

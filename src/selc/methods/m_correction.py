@@ -14,7 +14,7 @@ from selc.losses.cross_entropy import log_softmax, soft_cross_entropy
 from selc.memory.store import Store
 from selc.methods.base import METHODS, Method
 from selc.methods.beta_mixture import fit_beta_mixture
-from selc.methods.parts import epochs_of, mixup, partners
+from selc.methods.parts import epochs_of, from_uniform, looked, mixup, partners
 from selc.types import Batch, StagePlan, Step, Sweep, TrainSet
 
 CUT = 0.05  # share of the losses at either end that the mixture does not see
@@ -38,8 +38,8 @@ class MCorrection(Method):
     Deviations: one look at the unmixed batch, in eval mode, gives both w and the guess; the authors take the guess in
     training mode from a look of its own. The mixture is fitted from the epoch before ``start`` on, on inputs that are
     not augmented; where it cannot be fitted the last one stays. P(wrong | loss) never falls as the loss grows, in
-    their code only after its maximum. "soft" weighs labels by l, in their code by one half. Partners come from the
-    same shard of the data.
+    their code only after its maximum. "soft" weighs labels by l, as their code does since July 2020 (before, by one
+    half). Partners come from the same shard of the data.
     """
 
     family = "relabelling"
@@ -83,7 +83,7 @@ class MCorrection(Method):
         if batch.clock < self._first():
             x, target = mixup(batch, self.concentration)
             return Step(soft_cross_entropy(model(x), target), None)
-        outputs = _looked(model, batch.x)
+        outputs = looked(model, batch.x)
         wrong = self._unless_held(self.wrong(soft_cross_entropy(outputs, batch.target)), batch.index)
         guided = self.variant == "dynamic" and batch.clock < self._bootstrap()
         target = batch.target if guided else self.corrected(outputs, batch.target, wrong, batch.clock)
@@ -91,7 +91,7 @@ class MCorrection(Method):
         x, target = _guided(batch, wrong) if self.variant == "dynamic" else mixup(batch, self.concentration)
         log_p = log_softmax(model(x))
         loss = -(target * log_p).sum(dim=1)
-        return Step(loss if guided else loss + self.prior * _from_uniform(log_p), outputs)
+        return Step(loss if guided else loss + self.prior * from_uniform(log_p), outputs)
 
     def wrong(self, losses: Tensor) -> Tensor:
         """The probability that a label with this loss is wrong, [B]."""
@@ -157,23 +157,6 @@ def _guided(batch: Batch, wrong: Tensor) -> tuple[Tensor, Tensor]:
     weight = (right / (right + right[partner])).reshape(-1, *(1 for _ in batch.x.shape[1:]))
     x = weight * batch.x + (1 - weight) * batch.x[partner]
     return x, (batch.target + batch.target[partner]) / 2
-
-
-def _from_uniform(log_p: Tensor) -> Tensor:
-    """KL(uniform || mean prediction of the batch), []: it keeps the network from giving up on a class."""
-    log_mean = log_p.logsumexp(dim=0) - math.log(len(log_p))
-    return -log_mean.mean() - math.log(log_p.shape[1])
-
-
-def _looked(model: nn.Module, x: Tensor) -> Tensor:
-    """The outputs of a batch in eval mode, without gradients."""
-    was_training = model.training
-    model.eval()
-    with torch.no_grad():
-        outputs: Tensor = model(x)
-    model.train(was_training)
-    torch.clear_autocast_cache()  # weights that were cast without gradients must not be trained with
-    return outputs
 
 
 def _quantile(ordered: Tensor, q: float) -> Tensor:

@@ -33,9 +33,9 @@ class NLNL(Method):
     The first three train one network, for the run's epochs each and at a constant rate; the others have ``pseudo`` of
     the epochs (a share below 1, else epochs). Samples weigh max count / count of their class.
 
-    Deviations: the stages keep the published proportions but are far shorter; weights
-    average to one over a batch; log(1 - p) needs no clamp; a stage takes over the mean q of the one before, not its
-    single epochs.
+    Deviations: the stages keep the published proportions but are far shorter; weights average to one over a batch; in
+    pseudo-2 a sample weighs sum_c q_c w_c, in the authors' code w of the likeliest class; log(1 - p) needs no clamp; a
+    stage takes over the mean q of the one before, not its single epochs.
     """
 
     family = "stages"

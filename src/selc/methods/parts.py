@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from selc.losses.cross_entropy import handed_out
+from selc.losses.cross_entropy import handed_out, log_softmax
 from selc.memory.store import Store, block_rows
 from selc.types import Batch, Labels, TrainSet
 
@@ -117,3 +117,43 @@ class Pair(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.stack([self.first(x), self.second(x)])
+
+
+def mean_logits(outputs: Tensor) -> Tensor:
+    """Log probabilities by the mean of two networks' logits; outputs are [2, B, C]."""
+    return log_softmax(outputs.float().mean(dim=0))
+
+
+def from_uniform(log_p: Tensor) -> Tensor:
+    """KL(uniform || mean prediction of the batch), []: it keeps the network from giving up on a class."""
+    log_mean = log_p.logsumexp(dim=0) - math.log(len(log_p))
+    return -log_mean.mean() - math.log(log_p.shape[1])
+
+
+def looked(model: nn.Module, x: Tensor) -> Tensor:
+    """The outputs of a batch in eval mode, without gradients."""
+    was_training = model.training
+    model.eval()
+    with torch.no_grad():
+        outputs: Tensor = model(x)
+    model.train(was_training)
+    torch.clear_autocast_cache()  # weights that were cast without gradients must not be trained with
+    return outputs
+
+
+def with_fixed_weights(net: nn.Module) -> nn.Module:
+    """A copy whose weights are buffers, which no optimizer sees: for a running mean of them (see `follow`)."""
+    result = copy.deepcopy(net)
+    for module in result.modules():
+        for name, weight in list(module.named_parameters(recurse=False)):
+            delattr(module, name)
+            module.register_buffer(name, weight.detach())
+            setattr(module, name, weight.detach())  # recurrent layers have a list of their own, kept by this
+    return result
+
+
+@torch.no_grad()
+def follow(mean: nn.Module, net: nn.Module, share: Tensor | float) -> None:
+    """Move the weights of such a copy towards the network's by a share of the way."""
+    for name, weight in net.named_parameters(remove_duplicate=False):
+        mean.get_buffer(name).lerp_(weight, share.to(weight.dtype) if isinstance(share, Tensor) else share)

@@ -21,8 +21,8 @@ class PLC(Method):
 
         f = mean of the last ``window`` predictions      y <- argmax f  if  f_y / max f < theta
 
-    theta grows by ``growth``, up to ``limit``, after each epoch that changed fewer than ``quiet`` of the labels.
-    ``warm_up`` is a share of the epochs if below 1 (8 of 180 in the authors' code), else epochs.
+    theta grows by ``growth``, up to ``limit``, after each epoch that changed fewer than ``quiet`` of the labels that
+    are trained on. ``warm_up`` is a share of the epochs if below 1 (8 of 180 in the authors' code), else epochs.
     Deviations: none from the authors' CIFAR code; their text describes the test as a margin.
     """
 
@@ -31,6 +31,7 @@ class PLC(Method):
     parallel = True
     keeps_belief = True
     epochs: int  # of the stage
+    rows: int  # that are trained on
     theta_now: Tensor
 
     def __init__(
@@ -57,6 +58,7 @@ class PLC(Method):
         self.labels = data.new_store()  # one-hot rows
         for index, rows in data.blocks():
             self.labels.write_labels(index, rows.argmax(dim=1))
+        self.rows = len(data) if data.rows is None else len(data.rows)  # what is not trained on never changes
         self.register_buffer("theta_now", torch.tensor(self.theta))
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
@@ -75,7 +77,7 @@ class PLC(Method):
             other = rejected & (guess != label)
             self.labels.write_labels(index[other], guess[other])
             changed += int(other.sum())
-        if int(current().sum(torch.tensor(changed))) < self.quiet * len(self.labels):
+        if int(current().sum(torch.tensor(changed))) < self.quiet * self.rows:
             self.theta_now.add_(self.growth).clamp_(max=self.limit)
 
     def belief(self, sweep: Sweep) -> Store:

@@ -16,7 +16,7 @@ from selc.losses.cross_entropy import check_alpha, log_softmax
 from selc.memory.store import Store
 from selc.methods.base import METHODS, Method, Net, Train
 from selc.methods.noisy_validation import agreement, check_leaves_rows, hold_out
-from selc.methods.parts import epochs_of, normalised
+from selc.methods.parts import epochs_of, follow, normalised, with_fixed_weights
 from selc.types import Batch, Labels, Outcome, StagePlan, Step, Sweep, TrainSet
 
 MEMORY = 80  # the teacher averages over a run's steps / 80: gamma 0.999 for 200 epochs of CIFAR in batches of 128
@@ -179,12 +179,7 @@ class Taught(nn.Module):
 
     def __init__(self, student: nn.Module, gamma: float) -> None:
         super().__init__()
-        self.student, self.teacher, self.gamma = student, copy.deepcopy(student), gamma
-        for module in self.teacher.modules():
-            for name, weight in list(module.named_parameters(recurse=False)):
-                delattr(module, name)
-                module.register_buffer(name, weight.detach())
-                setattr(module, name, weight.detach())  # recurrent layers have a list of their own, kept by this
+        self.student, self.teacher, self.gamma = student, with_fixed_weights(student), gamma
         self.best = copy.deepcopy(self.teacher)
         self.register_buffer("seen", torch.tensor(0))
 
@@ -199,8 +194,7 @@ class Taught(nn.Module):
     def follow(self) -> None:
         """Move the teacher towards the student as the last step left it: a plain mean at first, then by ``gamma``."""
         share = (1 / (self.seen + 1)).clamp_min(1 - self.gamma)
-        for name, weight in self.student.named_parameters(remove_duplicate=False):
-            self.teacher.get_buffer(name).lerp_(weight, share.to(weight.dtype))
+        follow(self.teacher, self.student, share)
         self.seen.add_(1)
 
     def keep(self) -> None:

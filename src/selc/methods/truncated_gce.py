@@ -24,8 +24,8 @@ class TruncatedGCE(Method):
     Both times are a share of the epochs if below 1, else epochs: 40 and 10 of 120 in the authors' experiments.
 
     Deviations: the weights come from the current network; the public code takes the best so far, chosen by test
-    accuracy. If nobody would be left, the weights stay as they are. Soft targets t give sum_c t_c L_q(p_c), and are
-    kept where that is below L_q(k).
+    accuracy. They are set after epoch 40, 50, ..., in the public code before it. If nobody would be left, the weights
+    stay as they are. Soft targets t give sum_c t_c L_q(p_c), and are kept where that is below L_q(k).
     """
 
     family = "selection"

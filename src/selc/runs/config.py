@@ -47,7 +47,26 @@ class LabelSource(BaseModel):
 
 
 class Config(BaseModel):
-    """Everything that a run depends on."""
+    """Everything that a run depends on; ``config.toml`` in a run folder.
+
+    Attributes
+    ----------
+    data, noise, method, net : Choice
+        Each a ``name`` and its ``options``.
+    labels : LabelSource
+        Where the labels come from, if not from the data.
+    train : Plan
+        How to train.
+
+    Examples
+    --------
+    What is not said is spelled out:
+
+    >>> import selc
+    >>> config = selc.Config.resolve({"data": "digits", "method": {"name": "gce", "q": 0.5}, "train": {"epochs": 20}})
+    >>> config.method.options["q"], config.net.name, config.train.epochs
+    (0.5, 'mlp', 20)
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     data: Choice

@@ -69,18 +69,70 @@ def fit(
     callbacks: Sequence[Callback] = (),
     **train: Any,
 ) -> Outcome:
-    """Train on ``x`` [N, ...] with noisy ``labels`` [N]; get the model and the labels it believes.
+    """Train on ``x`` with noisy ``labels``; get the model and the labels it believes.
 
-    ``x`` is an array, a tensor, a list of texts, a DataFrame (with text and gaps like a table), a map-style dataset or
-    a dataset of Hugging Face; ``labels`` are numbers from 0 or names (numbered in their order, see
-    ``outcome.classes``). They may be left out where ``x`` brings them: a dataset that yields ``(x, y)``, a DataFrame
-    with a column ``label`` (or give the name of the column). ``tests`` and ``val`` are pairs ``(x, labels)``, or again
-    datasets. ``method`` is a name with ``options`` or an object; ``net`` a name, a module (copied, not changed)
-    or a function of the number of outputs; ``train`` are fields of `Plan`, such as ``epochs`` and ``lr``. ``verified``
-    are rows whose labels a person has checked, by number or as booleans [N]: these labels are held fixed. Rows of one
-    of the ``groups`` [N] are never split between what is trained on and what judges; with ``time`` [N] each stretch of
-    it is judged by the others. With ``out`` every epoch is saved, and ``resume=True`` goes on. ``callbacks`` hear of
-    each epoch, and may end a stage (see `selc.callbacks.Callback`).
+    Parameters
+    ----------
+    x : array, Tensor, list of str, DataFrame, map-style dataset or dataset of Hugging Face
+        The samples, [N, ...]. A DataFrame may have columns of text and gaps, like a table.
+    labels : array-like, shape [N], or str, optional
+        Numbers from 0, or names (numbered in their order, see ``outcome.classes``). They may be left out where ``x``
+        brings them: a dataset that yields ``(x, y)``, a DataFrame with a column ``label`` (or give its name).
+    method : str or Method, default "selc"
+        A name (``selc list methods``) with its ``options``, or an object.
+    options : mapping, optional
+        Of a method that is given by name.
+    net : str, nn.Module or callable, optional
+        A name (``selc list nets``) with its ``net_options``, a module (copied, not changed), or a function of the
+        number of outputs. By default what suits the data.
+    net_options : mapping, optional
+        Of a network that is given by name.
+    num_classes : int, optional
+        Where not every class has a label.
+    tests : mapping of str to pairs ``(x, labels)`` or datasets, optional
+        Measured after each epoch; never trained on.
+    val : pair ``(x, labels)`` or dataset, optional
+        A validation set, whose labels may be noisy: correction is decided by it, and nothing else is held out.
+    verified : array of int or of bool [N], optional
+        Rows whose labels a person has checked: these labels never change.
+    groups : array-like, shape [N], optional
+        Rows of one group are never split between what is trained on and what judges.
+    time : array-like, shape [N], optional
+        When each row was taken: each stretch of it is judged by the others.
+    out : path, optional
+        Run folder to write; every epoch is saved.
+    resume : bool, default False
+        Go on with the run in ``out``, with the same arguments.
+    callbacks : sequence of Callback, optional
+        Hear of each epoch, and may end a stage; see `selc.Callback`.
+    **train
+        Fields of `selc.Plan`, such as ``epochs`` and ``lr``.
+
+    Returns
+    -------
+    Outcome
+
+    Raises
+    ------
+    InputError
+        If data or labels cannot be used.
+    ConfigError
+        If a setting or a name is unknown or out of range.
+
+    Examples
+    --------
+    Two groups of points of which every fifth has the wrong label. ``start`` is fixed here, which takes one training;
+    leave it out, and held-out rows decide when correction starts and how many labels are wrong.
+
+    >>> import torch
+    >>> import selc
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> true = torch.arange(200) % 2
+    >>> x = torch.randn(200, 2, generator=generator) + 4 * true[:, None]
+    >>> given = torch.where(torch.arange(200) % 5 == 0, 1 - true, true)
+    >>> outcome = selc.fit(x, given, epochs=10, batch_size=20, options={"start": 4})
+    >>> bool((outcome.corrected_labels == true).float().mean() > 0.95)
+    True
     """
     samples = _samples(x, labels, tests or {}, val, Callbacks(callbacks))
     count = num_classes or len(samples.classes) or (int(samples.labels.max()) + 1 if samples.labels.numel() else 0)

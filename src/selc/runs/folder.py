@@ -63,7 +63,41 @@ PRELIMINARY = {*_FIRST[:-1], *(f".{name}.tmp" for name in _FIRST)}
 
 
 class RunFolder:
-    """A folder that holds one run."""
+    """A folder that holds one run: what was trained, on what, and what came out of it.
+
+    Parameters
+    ----------
+    path : path
+        The folder. ``RunFolder.open(path)`` also checks that there is a run in it.
+
+    Attributes
+    ----------
+    config : Config
+        Every setting.
+    finished : bool
+        Whether it has its results.
+    summary : dict
+        The results in short, as in ``summary.json``.
+    given : Tensor of int, shape [N]
+        The given labels; ``true`` are the true ones where they are known, else None.
+    classes : tuple of str
+        Names of the classes.
+    ids : list of str
+        Names of the samples.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import torch
+    >>> import selc
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> x = torch.tensor([[-1.0], [1.0]] * 20)
+    >>> _ = selc.fit(x, ["left", "right"] * 20, method="ce", epochs=1, batch_size=20, out=f"{folder.name}/run")
+    >>> run = selc.RunFolder.open(f"{folder.name}/run")
+    >>> run.finished, run.classes, len(run.corrected()), run.config.method.name
+    (True, ('left', 'right'), 40, 'ce')
+    >>> folder.cleanup()
+    """
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)

@@ -83,9 +83,39 @@ def begun(path: Path, config: Config) -> bool:
 def resume(
     path: Path | str, callbacks: Sequence[Callback] = (), bundle: Bundle | None = None, *, trust: bool = False
 ) -> RunFolder:
-    """Go on with a run that was interrupted; a finished one is left as it is. ``bundle`` is its data, if loaded.
+    """Go on with a run that was interrupted, to the same bits as without; a finished one is left as it is.
 
-    ``trust`` lets the module be imported that the folder names as its network (see `Config.check_trusted`).
+    Parameters
+    ----------
+    path : path
+        The run folder.
+    callbacks : sequence of Callback, optional
+        As of `selc.fit`.
+    bundle : Bundle, optional
+        Its data, if they are loaded already.
+    trust : bool, default False
+        Lets the module be imported that the folder names as its network, method or metric, which runs its code.
+
+    Returns
+    -------
+    RunFolder
+
+    Raises
+    ------
+    RunFolderError
+        If it is no run, or one that was started with arrays: then call `selc.fit` again with ``resume=True``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import selc
+    >>> from selc.runs import execute
+    >>> config = selc.Config.resolve({"data": "moons", "method": {"name": "ce"}, "train": {"epochs": 1}})
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> run = execute(config, f"{folder.name}/run")
+    >>> selc.resume(run.path).finished
+    True
+    >>> folder.cleanup()
     """
     run = RunFolder.open(path)
     if not run.finished:

@@ -23,6 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from selc.training.checkpoints.packing import pack, pack_optimizer, unpack, unpack_optimizer
 from selc.training.plan import Plan
+from selc.training.uncompiled import plain_step
 from selc.world import World
 
 
@@ -42,6 +43,7 @@ class Engine:
         if world.size > 1 and not self.split:
             self.forward = _data_parallel(self.forward, device)
         self.optimizer = plan.make_optimizer(model, fused=not self.split)
+        self.step = plain_step(self.optimizer)
         self.norms = [
             m for m in model.modules() if isinstance(m, _BatchNorm) and not isinstance(m, nn.SyncBatchNorm)
         ] * (world.size > 1)

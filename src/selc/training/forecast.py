@@ -6,9 +6,10 @@ import math
 
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils import flop_counter
 
 from selc.training.plan import Plan
+from selc.training.uncompiled import uncompiled
 from selc.types import Inputs
 
 SPEED = {"cpu": 5e10, "cuda": 4e12, "mps": 1e12}  # operations of 32 bits in a second: a common machine of each kind
@@ -19,7 +20,8 @@ STEP = 1e-3  # seconds of a step beside its arithmetic
 def forecast(plan: Plan, net: nn.Module, inputs: Inputs, rows: int, device: torch.device) -> float:
     """Seconds of a training on so many rows; backward is counted as twice the forward pass."""
     x = next(iter(inputs.stream([torch.zeros(1, dtype=torch.int64)], seed=None))).cpu()
-    with FlopCounterMode(display=False) as counter:
+    mode = getattr(flop_counter, "_FlopCounterMode", flop_counter.FlopCounterMode)  # who counts: older ones themselves
+    with uncompiled(mode.__torch_dispatch__), flop_counter.FlopCounterMode(display=False) as counter:
         net.eval().cpu()(x)
     per_epoch = min(plan.samples_per_epoch or rows, rows)
     steps = plan.epochs * math.ceil(per_epoch / plan.batch_size)

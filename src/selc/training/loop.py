@@ -206,12 +206,11 @@ class Stage:
                 self.record.note(method, step.outputs, batch.target, index)
             losses_here = step.loss if data.held is None else as_verified(method, step, batch, data.held)
             loss = mean_loss(losses_here, index, len(batches[number]), world.size)
-            optimizer.zero_grad(set_to_none=True)
             loss.backward()
             if plan.clip_norm:
                 for network in networks:
                     torch.nn.utils.clip_grad_norm_(network.parameters(), plan.clip_norm)
-            optimizer.step()
+            engine.step()
             losses.append(loss.detach())
             self.callbacks.on_batch_end(len(batches[number]))
             due = ((number + done) * self.per_epoch // len(batches) for done in (0, 1))

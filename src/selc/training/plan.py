@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from selc.errors import ConfigError, unknown
 from selc.training.metrics import usual
+from selc.training.uncompiled import uncompiled
 from selc.types import StagePlan
 from selc.world import current, local_rank
 
@@ -18,7 +19,48 @@ FUSED = ("cpu", "cuda", "mps")  # devices on which torch's optimizers have a fus
 
 
 class Plan(BaseModel):
-    """How to train. The defaults are the paper's for CIFAR (ResNet-34), unless noted."""
+    """How to train. The defaults are the paper's for CIFAR (ResNet-34), unless noted; `selc.fit` and the commands take
+    what suits the data.
+
+    Parameters
+    ----------
+    epochs, batch_size : int
+        200 and 128.
+    lr : float
+        0.02.
+    optimizer : str
+        Any class of ``torch.optim`` (SGD), with ``momentum`` 0.9 and ``weight_decay`` 0.001 where it has such, and
+        ``optimizer_options`` on top.
+    schedule : "constant", "step" or "cosine"
+        Of the learning rate; ``step`` multiplies it by ``gamma`` after each of the epochs in ``milestones``.
+    clip_norm : float
+        Largest norm of the gradient; 0: not clipped.
+    samples_per_epoch : int
+        So many rows in an epoch, balanced over the given classes; 0: all rows. ``stratified`` balances each batch.
+    seed : int
+        Of everything that is drawn; ``shards``, in how many pieces the data are dealt, belongs to it.
+    device : str
+        ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or ``"mps"``; ``threads`` of the CPU, 0 leaves torch's number.
+    precision : "auto", "fp32" or "bf16"
+        ``auto`` is bf16 on a GPU that has it. ``compile`` is ``torch.compile``.
+    store : "auto", "dense", "half", "disk" or "top-k"
+        Form of per-sample tables, see `selc.Store`.
+    engine : "ddp" or "fsdp"
+        Of several processes; ``sync_batchnorm`` takes batch statistics over all of them.
+    losses : "training" or "sweep"
+        Recorded in the training pass, or in eval mode after each epoch.
+    pick : "last" or "best-val"
+        Which epoch's network is the result; ``val_fraction`` is held out of the training set for it.
+    metrics : list of str
+        Measured on every named set, beside ``top1``.
+
+    Examples
+    --------
+    >>> from selc import Plan
+    >>> plan = Plan(epochs=100, lr=0.1, milestones=[50])
+    >>> plan.rate(49), round(plan.rate(50), 3)
+    (0.1, 0.01)
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -80,7 +122,8 @@ class Plan(BaseModel):
         if fused and fits and "fused" in known:
             options["fused"] = True  # one pass over the weights instead of four: half the time of SGD on a CPU
         try:
-            optimizer: torch.optim.Optimizer = kind(model.parameters(), **(options | self.optimizer_options))
+            with uncompiled(torch.optim.Optimizer.add_param_group):
+                optimizer: torch.optim.Optimizer = kind(model.parameters(), **(options | self.optimizer_options))
         except (TypeError, ValueError) as error:
             raise ConfigError(f"optimizer_options must fit torch.optim.{self.optimizer}; got: {error}.") from None
         return optimizer

@@ -20,13 +20,34 @@ Shown = Callable[[], tuple[Tensor, Tensor]]  # () -> (outputs [M, C], given labe
 class HeldOut(nn.Module):
     """Watches a training by rows that are held out: the evidence that `selc.fit` decides by, for a loop of one's own.
 
-        held_out = HeldOut(lambda: (model(x_val), y_val), epochs=100)
-        held_out = HeldOut.by(model, val_loader, epochs=100)        # batches (x, y)
-        criterion = SELCLoss(labels, 10, epochs=100, validation=held_out)
-
     The labels may be as noisy as those that are trained on. After each epoch the rows are predicted; correction starts
     once the epoch by which they were predicted as well as ever has not moved for a tenth of the training. A loop that
-    is not ours cannot step back, so it starts that much later than `selc.fit` would. ``decision`` says what was seen.
+    is not ours cannot step back, so it starts that much later than `selc.fit` would.
+
+    Parameters
+    ----------
+    shown : callable
+        Returns logits [M, C] and given labels [M] of the held-out rows, in the same order each time. `HeldOut.by`
+        makes one of a model and a loader.
+    epochs : float
+        Length of the training.
+
+    Attributes
+    ----------
+    decision : Decision or None
+        What the epochs so far show: when to start, how well held-out rows were predicted, and whether that fell.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch.utils.data import DataLoader, TensorDataset
+    >>> from selc import HeldOut, SELCLoss
+    >>> model = torch.nn.Linear(1, 2)
+    >>> held_back = TensorDataset(torch.randn(30, 1), torch.randint(2, (30,)))
+    >>> held_out = HeldOut.by(model, DataLoader(held_back, batch_size=10), epochs=100)
+    >>> criterion = SELCLoss(torch.randint(2, (200,)), num_classes=2, epochs=100, validation=held_out)
+    >>> held_out.earliest  # epochs before which correction never starts
+    11
     """
 
     def __init__(self, shown: Shown, epochs: float) -> None:

@@ -49,11 +49,17 @@ def normalise(losses: Tensor, clip: float = 0.0) -> Tensor:
 
 
 @torch.no_grad()
-def fit_mixture(losses: Tensor, bins: int = BINS, steps: int = STEPS, tolerance: float = 1e-8) -> Mixture:
+def fit_mixture(
+    losses: Tensor,
+    bins: int = BINS,
+    steps: int = STEPS,
+    tolerance: float = 1e-8,
+    variance_floor: float = VARIANCE_FLOOR,
+) -> Mixture:
     """Fit two Gaussians to losses in [0, 1] by EM; the same losses always give the same mixture.
 
     EM finds a local maximum, so it starts from several splits of the losses in two at once, and the likeliest end is
-    taken.
+    taken. ``variance_floor`` is added to the variance of either, as scikit-learn's ``reg_covar`` is.
     """
     x, share = _histogram(losses, bins)
     cuts = [float(_two_means(x, share).mean())] + [float(_quantile(x, share, q)) for q in (0.25, 0.5, 0.75, 0.9)]
@@ -66,7 +72,7 @@ def fit_mixture(losses: Tensor, bins: int = BINS, steps: int = STEPS, tolerance:
         weight = mass.sum(-1).clamp_min(EMPTY)
         mean = torch.where(weight > EMPTY, (mass * x).sum(-1) / weight, centre)
         apart = (x - mean[..., None]).square_()
-        variance = (mass * apart).sum(-1) / weight + VARIANCE_FLOOR
+        variance = (mass * apart).sum(-1) / weight + variance_floor
         scale = (weight / (2 * math.pi * variance).sqrt()).log()
         log_joint = scale[..., None] - apart / (2 * variance[..., None])
         log_total = torch.logaddexp(log_joint[:, 0], log_joint[:, 1])

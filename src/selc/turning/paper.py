@@ -17,9 +17,28 @@ Metric = Literal["M1", "M2", "M3"]
 def separation(losses: Tensor, metric: Metric = "M1", clip: float = 0.0) -> float:
     """How far apart the two groups of losses lie, after normalisation to [0, 1].
 
-    M1 is the distance of the means of two Gaussians, M2 the Kullback-Leibler divergence of the first (the smaller
-    mean) from the second, M3 the distance of the centroids of 2-means. The paper normalises by the smallest and the
-    largest loss (``clip=0``); see `normalise` for ``clip``.
+    Parameters
+    ----------
+    losses : Tensor, shape [N]
+        Losses of the samples in one epoch.
+    metric : "M1", "M2" or "M3", default "M1"
+        M1 is the distance of the means of two Gaussians, M2 the Kullback-Leibler divergence of the first (the smaller
+        mean) from the second, M3 the distance of the centroids of 2-means.
+    clip : float, default 0.0
+        Share of the smallest and of the largest losses that is clipped before. The paper normalises by the smallest
+        and the largest one, which is 0.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> import torch
+    >>> from selc import separation
+    >>> losses = torch.tensor([0.0] * 50 + [0.2] * 50 + [1.8] * 10 + [2.0] * 10)
+    >>> round(separation(losses, "M3"), 3)  # centroids 0.1 and 1.9, divided by 2
+    0.9
     """
     if metric not in ("M1", "M2", "M3"):
         raise ConfigError(f"metric must be 'M1', 'M2' or 'M3'; got {metric!r}.")
@@ -45,6 +64,28 @@ def separations(losses: Tensor, metric: Metric = "M1", clip: float = 0.0) -> lis
 
 
 def turning_point(losses: Tensor, metric: Metric = "M1", clip: float = 0.0) -> int:
-    """The epoch (from 0) of recorded losses [E, N] with the largest separation, as in the paper."""
+    """The epoch with the largest separation of recorded losses, as in the paper (section 4.4).
+
+    Parameters
+    ----------
+    losses : Tensor, shape [E, N]
+        Losses of each sample in each epoch; NaN where a sample was not seen.
+    metric, clip
+        As of `selc.separation`.
+
+    Returns
+    -------
+    int
+        The epoch, counted from 0.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from selc import turning_point
+    >>> clean = torch.tensor([1.0, 0.2, 0.05, 0.01]).outer(torch.linspace(0.9, 1.1, 80))
+    >>> wrong = torch.tensor([1.0, 2.0, 0.5, 0.05]).outer(torch.linspace(0.9, 1.1, 20))
+    >>> turning_point(torch.cat([clean, wrong], dim=1))
+    1
+    """
     values = separations(losses, metric, clip)
     return max(range(len(values)), key=values.__getitem__)
