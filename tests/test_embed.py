@@ -25,9 +25,10 @@ from typer.testing import CliRunner
 from selc.cli.embed import embed as command
 from selc.data import ArrayInputs, ArrayPixels, Bundle, ImageInputs, View, digits, moons
 from selc.data.sources.npz import npz
+from selc.encoders import create as encoder
 from selc.encoders import embed_file
 from selc.encoders.embed import embed
-from selc.encoders.embed_net import Backbone, folded
+from selc.encoders.network import folded
 from selc.errors import ConfigError, InputError, RunFolderError
 from selc.nets import create
 from selc.types import EvalSet
@@ -93,7 +94,7 @@ def test_a_feature_is_what_the_backbone_sees_of_the_enlarged_image(tmp_path: Pat
 def test_the_backbone_knows_a_daisy_by_its_features() -> None:
     """Known answers of ImageNet for the photographs in scikit-learn: bell cote (442) and daisy (985)."""
     net = create("efficientnet-lite0", 1000, (3, 224, 224)).eval()
-    backbone = Backbone("efficientnet-lite0", {}, 224, CPU, None)
+    backbone = encoder("efficientnet-lite0", {}, 224, CPU)
     for photograph, label in zip(load_sample_images().images, (442, 985), strict=True):
         image = torch.from_numpy(photograph.copy()).permute(2, 0, 1)[None].float() / 255
         image = F.interpolate(image, (224, 224), mode="bicubic", antialias=True).clamp(0, 1)
@@ -300,7 +301,7 @@ class Spoilt(nn.Module):
         ({"dims": 50}, ConfigError, "got 50"),
         ({"dims": 7, "backbone": Means()}, ConfigError, "dims must be from 1 to 6"),
         ({"dims": 2, "backbone": Spoilt(1.0)}, ConfigError, "dims must be at most 1, since the features vary in no"),
-        ({"backbone": "efficientnet"}, ConfigError, "Did you mean 'efficientnet-lite0'?"),
+        ({"backbone": "efficientnet"}, ConfigError, "Did you mean 'efficientnet-lite"),
         ({"backbone": "resnet50"}, ConfigError, r"'resnet50' must have pretrained weights; got none. Say which, by"),
         ({"backbone": "cnn"}, ConfigError, r"'cnn' must have pretrained weights; got none. Take one of efficientnet"),
         (

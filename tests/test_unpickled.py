@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import importlib.util
 import io
 import os
 import pickle
@@ -126,9 +125,9 @@ def files(folder: Path) -> dict[str, Path]:
     net = torch.nn.BatchNorm2d(3)
     contents["state dict with the versions of its layers"] = net.state_dict()
     made = {f"{n}, {f}": save(folder / f"{n} {f}.pt", v, f) for n, v in contents.items() for f in FORMS}
-    wheel = importlib.util.find_spec(efficientnet.WHEEL)
-    if wheel is not None and wheel.origin is not None:
-        made["efficientnet-lite0"] = Path(wheel.origin).parent / efficientnet.FILE
+    for name, variant in efficientnet.VARIANTS.items():
+        if (path := efficientnet.wheel_file(variant)) is not None:
+            made[name] = path
     return made
 
 

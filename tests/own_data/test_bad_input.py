@@ -174,7 +174,7 @@ def test_text_that_names_the_samples_is_no_feature(tmp_path: Path) -> None:
     rows = [[k, f"person {k}", k, ("x", "y")[k % 2]] for k in range(6)]
     path = features(tmp_path, rows, ("a", "who", "b", "label"))
     assert "got 6 different texts in 6 rows, such as 'person 0' in line 2 of t.csv" in sentence(path=path)
-    assert "data.drop=['who']" in sentence(path=path)
+    assert 'data.drop=["who"]' in sentence(path=path)
     assert table(path=path, drop=("who",)).shape == (2,)
     pq.write_table(pa.table({"when": pa.array([0, 1], pa.timestamp("s")), "label": ["x", "y"]}), tmp_path / "t.parquet")
     assert sentence(path=str(tmp_path / "t.parquet")).startswith("column 'when' must hold numbers or categories")

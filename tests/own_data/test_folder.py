@@ -14,7 +14,7 @@ from PIL import Image
 
 from selc.data import ImageInputs
 from selc.data.sources.image_folder import folder as load
-from selc.data.sources.image_set import Reading, _size
+from selc.data.sources.image_set import Reading, size_for
 from selc.data.sources.recognise import check_outside
 from selc.errors import ConfigError, InputError, RunFolderError
 from selc.runs import Config, execute, resume
@@ -138,8 +138,8 @@ def test_classes_that_are_numbers_are_sorted_as_numbers(tmp_path: Path) -> None:
 )
 def test_the_size_is_the_median_of_the_shorter_sides(sizes: list[tuple[int, int]], side: int, resize: str) -> None:
     items = [encoded(np.zeros((*size, 3), dtype=np.uint8)) for size in sizes]
-    assert _size(items, Reading()) == (side, resize)
-    assert _size(items, Reading(size=20, resize="shorter")) == (20, "shorter")
+    assert size_for(items, Reading()) == (side, resize)
+    assert size_for(items, Reading(size=20, resize="shorter")) == (20, "shorter")
 
 
 def test_mixed_sizes_are_brought_to_one_and_that_is_said(tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def test_dates_are_named_with_what_to_do(tmp_path: Path, value: str) -> None:
     text = sentence(write_csv(tmp_path / "t.csv", ["when", "b", "label"], rows))
     assert text.startswith(f"column 'when' must hold numbers or categories; got dates, such as {value.format(1)!r}")
     assert "in line 2 of t.csv" in text
-    assert "data.drop=['when']" in text
+    assert 'data.drop=["when"]' in text
 
 
 def test_names_of_samples_are_no_feature(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_names_of_samples_are_no_feature(tmp_path: Path) -> None:
     text = sentence(path)
     assert "got 40 different texts in 40 rows, such as 'person 0' in line 2 of t.csv" in text
     assert "--id-column who" in text
-    assert "data.drop=['who']" in text
+    assert 'data.drop=["who"]' in text
     ids = table(path=str(path), id_column="who").ids
     assert ids is not None
     assert ids[3] == "person 3"
@@ -203,7 +203,9 @@ def test_one_spoilt_cell_among_measurements_is_an_error_and_a_few_codes_are_a_ca
 def test_a_column_without_any_value_is_named(tmp_path: Path) -> None:
     rows: Rows = [["", k, ("x", "y")[k % 2]] for k in range(12)]
     text = sentence(write_csv(tmp_path / "t.csv", ["void", "b", "label"], rows))
-    assert text == "column 'void' must have a value in some row; got none. Leave it out (data.drop=['void'])."
+    assert text == (
+        "column 'void' must have a value in some row; got none. Leave it out (--set 'data.drop=[\"void\"]')."
+    )
 
 
 def test_text_in_a_test_table_where_training_had_numbers_is_placed(tmp_path: Path) -> None:

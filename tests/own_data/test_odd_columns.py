@@ -139,5 +139,5 @@ def test_ids_that_repeat_are_named_with_both_lines_and_the_way_out(tmp_path: Pat
         table(path=path, id_column="plant")
     sentence = str(error.value)
     assert "'p0' stands in line 2 of t.csv and again in line 9 of t.csv" in sentence
-    assert "data.drop=['plant']" in sentence
+    assert 'data.drop=["plant"]' in sentence
     assert table(path=path, drop=("plant",)).shape == (1,)

@@ -28,7 +28,7 @@ DataRoot = Annotated[
     typer.Option("--data-root", metavar="FOLDER", help="Root folder of the built-in datasets. (default: $SELC_DATA)"),
 ]
 DataRootBefore = Annotated[str | None, typer.Option("--data", hidden=True, callback=_renamed)]  # until 0.3
-SECTIONS = ("data", "noise", "method", "net", "train")
+SECTIONS = ("data", "encoder", "noise", "method", "net", "train")
 
 
 @contextmanager

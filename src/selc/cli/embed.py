@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -25,13 +25,22 @@ def embed(
     val: Annotated[str | None, typer.Option(help="Your validation set, of the same form as the data.")] = None,
     label_column: Annotated[str | None, typer.Option(help="Column of a table that holds the labels.")] = None,
     id_column: Annotated[str | None, typer.Option(help="Column of a table that names the samples.")] = None,
+    unlabelled: Annotated[
+        bool, typer.Option("--unlabelled", help="All images below the folder; sub-folders are no classes.")
+    ] = False,
     skip_bad: Annotated[
         bool | None, typer.Option("--skip-bad", help="Go on without samples that cannot be read.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="File to write. (default: DATA-features.npz)")] = None,
     backbone: Annotated[
-        str, typer.Option(help="A pretrained network, or import:package.module:attribute.")
-    ] = "efficientnet-lite0",
+        str | None,
+        typer.Option(
+            "--encoder",
+            "--backbone",
+            help="See `selc list encoders`, a directory in Hugging Face's format, a pretrained network, or "
+            "import:package.module:attribute. (default: the best that is installed)",
+        ),
+    ] = None,
     weights: Annotated[str | None, typer.Option(help="Of the backbone: FILE.safetensors, torchvision or timm.")] = None,
     size: Annotated[
         int | None, typer.Option(help="Pixels at which images are shown. (default: 128 up to that size, else 224)")
@@ -49,10 +58,12 @@ def embed(
 ) -> None:
     """Turn images into features of a pretrained backbone, once; `selc train FILE.npz` then takes seconds per epoch."""
     with speaking():
+        from selc.data.sources.unlabelled import holds_no_folders
+        from selc.data.sources.unlabelled import unlabelled as unlabelled_images
+        from selc.encoders import ENCODERS, best, choice_of
         from selc.encoders.embed import check_target
         from selc.encoders.embed import embed as embed_bundle
         from selc.encoders.embed_file import finished
-        from selc.nets import NETS
         from selc.runs import Config
         from selc.runs.job import load
         from selc.screen import reading
@@ -64,34 +75,38 @@ def embed(
             "label_column": label_column,
             "id_column": id_column,
         }
-        settings = {"data": data_of(data, {}, {**own, "skip_bad": skip_bad})}
+        plain = unlabelled or holds_no_folders(data)
+        settings: dict[str, Any] = {} if plain else {"data": data_of(data, {}, {**own, "skip_bad": skip_bad})}
         for assignment in set_ or []:
             assign(settings, assignment)
-        config = Config.resolve({"data": settings["data"]})
+        config = None if plain else Config.resolve({"data": settings["data"]})
         path = out or Path(f"{Path(data).stem}-features.npz")
         if not overwrite and finished(path):
             print(f"{path} is finished already; nothing to do.")
             return
         check_target(path, overwrite)  # what is wrong is said before the data are read
-        NETS[backbone]
+        chosen = choice_of(backbone or best() or "efficientnet-lite0")
+        name = chosen.pop("name")
+        ENCODERS[name]
         with reading():
-            bundle = load(config)
+            bundle = unlabelled_images(path=data, skip_bad=bool(skip_bad)) if config is None else load(config)
         for note in bundle.notes:
             print(f"note: {note}", file=sys.stderr)
         began = time.perf_counter()
         try:
-            with _Bar() as bar:
+            with Bar() as bar:
                 made = embed_bundle(
                     bundle,
                     path,
-                    backbone=backbone,
-                    options=settings.get("net", {}) | ({} if weights is None else {"weights": weights}),
+                    backbone=name,
+                    options=chosen | settings.get("net", {}) | ({} if weights is None else {"weights": weights}),
                     size=size,
                     dims=dims,
                     number="float32" if float32 else "float16",
                     batch=batch,
                     device=device,
                     source=data,
+                    data=None if config is None else config.data.model_dump(mode="json"),
                     overwrite=overwrite,
                     progress=bar.show,
                 )
@@ -100,10 +115,10 @@ def embed(
             raise typer.Exit(130) from None
         seconds = time.perf_counter() - began
         print(f"{made.rows:,} images, {made.dims} features each, {seconds:.0f} s -> {path}")
-        print(f"train on them: selc train {path}")
+        print(f"train on them: selc train {path}" if bundle.classes else f"predict them: selc predict RUN {path}")
 
 
-class _Bar:
+class Bar:
     """Rows done, images per second, time left: live in a terminal, else a line now and then."""
 
     def __init__(self) -> None:
@@ -124,7 +139,7 @@ class _Bar:
         self.began: float | None = None
         self.first, self.last_line = 0, 0.0
 
-    def __enter__(self) -> _Bar:
+    def __enter__(self) -> Bar:
         return self
 
     def __exit__(

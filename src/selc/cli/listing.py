@@ -19,6 +19,7 @@ class Kind(StrEnum):
     NOISE = "noise"
     DATASETS = "datasets"
     METRICS = "metrics"
+    ENCODERS = "encoders"
     TOOLS = "tools"
 
 
@@ -36,6 +37,9 @@ def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
         from selc.review.exchange import TOOLS
         from selc.training.metrics import METRICS
 
+        if kind is Kind.ENCODERS:
+            Console().print(_encoders())
+            return
         registries: dict[Kind, Registry[Any]] = {
             Kind.METHODS: METHODS,
             Kind.NETS: NETS,
@@ -64,6 +68,23 @@ def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
                 row.append("many" if method.parallel else "one")  # type: ignore[attr-defined]
             table.add_row(*row, options)
         Console().print(table)
+
+
+def _encoders() -> Table:
+    """What can make features of images, whether it is there, and the licence of its weights."""
+    from rich.table import Table
+
+    from selc.encoders import ENCODERS, best
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("name", style="bold", no_wrap=True)
+    for column in ("what it is", "here", "licence of the weights", "how to get it"):
+        table.add_column(column)
+    for name in ENCODERS:
+        about = ENCODERS.about[name]
+        here = "default" if name == best() else "yes" if about.there() else "no"
+        table.add_row(name, ENCODERS.describe(name), here, about.licence, about.install)
+    return table
 
 
 def _datasets() -> Table:

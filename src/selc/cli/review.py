@@ -60,32 +60,38 @@ def apply(
         from selc.review.exchange import read_decisions
         from selc.runs import RunFolder
         from selc.runs.cleaned import TABLES, clean, new_tables, write_tables
+        from selc.runs.cleaned_source import corrected_table, own_name
         from selc.runs.decisions import agreement, check_unique
+        from selc.runs.door import origin_of
         from selc.screen import show_notes
 
         folder = RunFolder.open(run)
         findings = folder.findings()
         check_unique(folder.ids, str(run))
-        a_table, a_folder = out.suffix.lower() in TABLES, folder.config.data.name in FOLDERS
+        a_table, a_folder = out.suffix.lower() in TABLES, origin_of(folder).name in FOLDERS
         if tree and (a_table or not a_folder):
             got = f"{out}, a file" if a_table else f"data {folder.config.data.name!r}"
             raise ConfigError(f"--tree needs a folder as --out and a folder of images or texts as data; got {got}.")
         if human_only and decisions is None:
             raise ConfigError("--human-only needs --decisions: without them there is no verdict of a person; got none.")
+        own = None if a_table else own_name(origin_of(folder))
         if not a_table:
-            left_unfinished(out)
+            left_unfinished(out, [own] if own else ())
         new_tables(out)  # refuses before anything is written
         made, notes = read_decisions(decisions, folder) if decisions is not None else (None, ())
         show_notes(notes)
         cleaned = clean(folder, findings, made, human_only=human_only)
         with_tree = (a_folder and not a_table) if tree is None else tree
+        table = (own, corrected_table(cleaned, findings, folder, origin_of(folder))) if own else None
         tables, files = (
             (write_tables(cleaned, folder, out), None)
             if a_table
-            else write_cleaned(cleaned, folder, out, tree=with_tree, copy=copy)
+            else write_cleaned(cleaned, folder, out, tree=with_tree, copy=copy, own=table)
         )
         for path in tables:
             print(f"cleaned labels    {path}")
+        if table is not None:
+            print(f"your table        {out / table[0]}: {len(table[1].labels):,} labels corrected")
         if files is not None:
             print(f"files             {files.path}: {files.linked:,} links, {files.copied:,} copies")
         counts = cleaned.counts()

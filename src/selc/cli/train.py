@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,7 +25,8 @@ from selc.errors import ConfigError
 
 if TYPE_CHECKING:
     from selc.callbacks import Callback
-    from selc.runs import RunFolder
+    from selc.data import Bundle
+    from selc.runs import Config, RunFolder
 
 
 def demo(
@@ -85,6 +87,13 @@ def train(
         str | None,
         typer.Option(help="See `selc list nets`, or import:package.module:attribute. (default: what suits the data)"),
     ] = None,
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            help="What makes features of images: see `selc list encoders`, a directory in Hugging Face's format, "
+            "import:package.module:attribute, or none. (default: the best that is installed, for your own photographs)"
+        ),
+    ] = None,
     noise: Annotated[str | None, typer.Option(help="See `selc list noise`. (default: none)")] = None,
     rate: Annotated[float | None, typer.Option(help="Share of the labels that the noise touches.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Default: what suits the data.")] = None,
@@ -136,6 +145,10 @@ def train(
         choose(settings, "method", method)
         choose(settings, "net", net)
         choose(settings, "noise", noise)
+        if encoder is not None:
+            from selc.encoders import choice_of
+
+            settings["encoder"] = choice_of(encoder)
         if rate is not None:
             if settings.get("noise", {}).get("name", "none") == "none":
                 raise ConfigError(
@@ -159,17 +172,14 @@ def train(
             assign(settings, assignment)
 
         from selc.data.sources.recognise import check_outside
-        from selc.runs import Config, execute
-        from selc.runs.job import begun, load
+        from selc.runs import execute
+        from selc.runs.job import begun
         from selc.runs.job import resume as resume_run
-        from selc.screen import reading, show_config, show_data, show_notes
+        from selc.screen import show_config, show_data, show_notes
         from selc.world import current
 
         world = current()
-        resolved = Config.resolve(settings)  # says what is wrong before the data are read
-        with reading() if world.leads else nullcontext():
-            bundle = load(resolved)
-        resolved = Config.resolve(settings, bundle.recipe)
+        resolved, bundle = _data(settings, world.leads, only_look=dry_run)
         name = f"{_short_name(data)}-{resolved.method.name.rpartition(':')[2]}"
         # One process decides: the folder that it makes would be in the way of the others.
         folder = Path(world.broadcast(str(out or _free_folder(name))))
@@ -193,6 +203,39 @@ def train(
                 run = execute(resolved, folder, [screen], bundle)
         if world.leads:
             _show(run)
+
+
+def _data(settings: dict[str, Any], leads: bool, only_look: bool) -> tuple[Config, Bundle]:
+    """The data of a command through their door, with the encoder that suits them; the first line says which."""
+    from selc.cli.embed import Bar
+    from selc.data.progress import reporting
+    from selc.data.sources.recognise import suits
+    from selc.encoders import NONE, encode
+    from selc.runs import Config
+    from selc.runs.door import encoding_of, source
+    from selc.runs.encoder_choice import expectation, suitable
+    from selc.screen import reading
+    from selc.world import current
+
+    chosen = settings.pop("encoder", "auto")
+    resolved = Config.resolve(settings)  # says what is wrong before the data are read
+    with reading() if leads else nullcontext():
+        found = current().in_turn(lambda: source(resolved))
+    best = suitable({**settings, "encoder": chosen}, found)
+    settings = {**settings, "encoder": best.encoder}
+    if leads and best.told:
+        print(best.told, file=sys.stderr)
+    if best.encoder["name"] == NONE:
+        return Config.resolve(settings, found.recipe), found
+    resolved = Config.resolve(settings, suits(len(found.labels)))
+    encoding = encoding_of(found, resolved)
+    assert encoding is not None
+    if leads:
+        print(expectation(encoding, found, resolved), file=sys.stderr)
+    if only_look:
+        return resolved, found
+    with Bar() if leads else nullcontext() as bar, reporting(bar.show) if bar is not None else nullcontext():
+        return resolved, current().in_turn(lambda: encode(found, encoding))
 
 
 def resume(

@@ -48,6 +48,7 @@ class Bundle:
     recipe: Recipe | None = None  # where it can be told only from the data
     digest: str = ""  # of what the inputs were made from, to notice that it changed
     texts: Callable[[Sequence[int]], Mapping[str, Sequence[str]]] | None = None  # columns of text at rows, as written
+    pictures: Callable[[Sequence[int], int], Sequence[Tensor]] | None = None  # of rows: bytes [K, H, W] up to a side
     numbered: bool = False  # whether ids are but the numbers of rows
     groups: Tensor | None = None  # [N] rows that belong together, where the data say so
     time: Tensor | None = None  # [N] when each row was taken, where the data say so

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 import selc
 from selc._io.files import write_whole
-from selc.data import Bundle, ImageInputs
-from selc.data.inputs.augment import centre_crop
-from selc.encoders.embed_file import CHUNK, Array, ChunkFolder, Number, Rows, Whitening, chunk_folder, write_npz
-from selc.encoders.embed_net import Backbone
+from selc.data import Bundle
+from selc.encoders import Encoder, Encoding, Trained, create
+from selc.encoders.base import body, shown_at
+from selc.encoders.embed_file import Array, ChunkFolder, Number, Rows, Whitening, chunk_folder, write_npz
+from selc.encoders.images import Reader, check_images, reading_of
 from selc.errors import ConfigError, InputError, RunFolderError
 from selc.training import Plan
 from selc.types import EvalSet, Inputs
 
-log = logging.getLogger("selc")
 Report = Callable[[int, int], None]  # (rows done, rows in all)
 SAMPLE = 64  # rows of each set that are looked at to know the data again
-SMALL_IMAGES = 128  # pixels: images up to this side are shown at 128, larger ones at 224
 
 
 class Embedded(NamedTuple):
@@ -52,6 +48,7 @@ def embed(
     batch: int | None = None,
     device: str = "auto",
     source: str = "",
+    data: Mapping[str, Any] | None = None,
     overwrite: bool = False,
     progress: Report | None = None,
 ) -> Embedded:
@@ -59,22 +56,29 @@ def embed(
 
     ``backbone`` is a network's name with ``options`` (its pretrained weights), an import path or a module; its part
     ``features`` is used, if it has one. Images are shown at ``size`` pixels. ``dims`` keeps that many whitened
-    principal components, fitted on the training rows. A call that was interrupted goes on where it stopped;
+    principal components, fitted on the training rows. ``data`` is the section of a configuration that names where the
+    images are, so that a run on the file can still show them. A call that was interrupted goes on where it stopped;
     ``progress`` is told the rows done and in all.
 
-    The file holds ``x`` [N, D], ``y`` [N], ``classes``, where they are known ``ids`` and ``true``, for every test set
-    ``x_NAME`` and ``y_NAME``, and ``meta``, a JSON text that says where the features come from; with ``dims`` also
-    ``pca_mean`` and ``pca_components``.
+    The file holds ``x`` [N, D], ``y`` [N] and ``classes`` (not where there are no labels), where they are known
+    ``ids`` and ``true``, for every test set ``x_NAME`` and ``y_NAME``, and ``meta``, a JSON text that says where the
+    features come from; with ``dims`` also ``pca_mean`` and ``pca_components``.
     """
     path = Path(out)
     check_target(path, overwrite)
     sets = _sets(bundle)
-    reader = _Reader.of(bundle, size)
-    net = Backbone(backbone, options or {}, reader.size, Plan(device=device).torch_device(), batch)
+    side, place = check_images(bundle), Plan(device=device).torch_device()
+    chosen = {"name": backbone, **(options or {}), "size": size or 0} if isinstance(backbone, str) else {}
+    if isinstance(backbone, str):
+        net = create(backbone, {**(options or {}), "size": size or 0}, side, place, batch)
+    else:
+        shown = shown_at(size or 0, side, 224)
+        net = Encoder(type(backbone).__name__, Trained(body(backbone), shown), place, batch)
+    reader = Reader.of(bundle, net.size)
     _check_dims(dims, net.dims, len(bundle.labels))
     about = {
         "backbone": net.name,
-        "weights_sha256": net.digest,
+        "weights_sha256": net.weights,
         "mean": list(net.mean),
         "std": list(net.std),
         "size": reader.size,
@@ -84,7 +88,12 @@ def embed(
     fresh = _fill(chunks, sets, reader, net, progress)
 
     arrays: dict[str, Array | Rows] = {**_labels(bundle, sets)}
-    arrays["meta"] = np.array(json.dumps({**about, "source": source, "selc": selc.__version__}))
+    meta = {**about, "source": source, "selc": selc.__version__}
+    if chosen:  # an object of Python cannot be had again from a file
+        meta["encoding"] = Encoding(net, reader, chosen, reading_of(bundle.inputs)).state()
+    if data:
+        meta["data"] = dict(data)
+    arrays["meta"] = np.array(json.dumps(meta))
     whitening = None
     if dims is not None:
         whitening = Whitening.fitted(lambda: chunks.read("train", len(bundle.labels)), dims)
@@ -129,62 +138,16 @@ def _key(letter: str, name: str) -> str:
 
 
 def _labels(bundle: Bundle, sets: Mapping[str, _Part]) -> dict[str, Array]:
-    arrays: dict[str, Array] = {"classes": np.array(bundle.classes, dtype=np.str_)}
-    for name, part in sets.items():
+    arrays: dict[str, Array] = {}
+    if bundle.classes:
+        arrays["classes"] = np.array(bundle.classes, dtype=np.str_)
+    for name, part in sets.items() if bundle.classes else ():
         arrays[_key("y", name)] = part.labels.cpu().numpy().astype(np.int64)
     if bundle.true is not None:
         arrays["true"] = bundle.true.cpu().numpy().astype(np.int64)
     if bundle.ids is not None:
         arrays["ids"] = np.array(list(bundle.ids), dtype=np.str_)
     return arrays
-
-
-@dataclass(frozen=True)
-class _Reader:
-    """How stored values become images of ``size`` pixels with values in [0, 1]."""
-
-    low: float  # the value that is black
-    high: float
-    size: int
-
-    @classmethod
-    def of(cls, bundle: Bundle, size: int | None) -> _Reader:
-        shape = bundle.shape
-        if len(shape) != 3 or shape[0] not in (1, 3):
-            raise InputError(
-                f"data to embed must be grey or colour images [channels, height, width]; got inputs of shape "
-                f"{list(shape)}. Data that are features already are trained on as they are."
-            )
-        if size is not None and size < 32:
-            raise ConfigError(f"size must be at least 32 pixels; got {size}.")
-        side = size or (128 if max(shape[1:]) <= SMALL_IMAGES else 224)
-        if isinstance(bundle.inputs, ImageInputs):
-            return cls(0.0, 255.0, side)
-        low, high = _range(bundle.inputs)
-        log.warning("The images are numbers from %g to %g, which are taken for black and white.", low, high)
-        return cls(low, high, side)
-
-    def raw(self, inputs: Inputs, batches: Sequence[Tensor]) -> Iterator[Tensor]:
-        """The stored values, cut out as in a test."""
-        if not isinstance(inputs, ImageInputs):
-            yield from inputs.stream(batches, None)
-            return
-        for pixels in inputs.pixels.stream(batches):
-            yield centre_crop(pixels, inputs.view.size)
-
-    def prepare(self, x: Tensor) -> Tensor:
-        x = (x.float() - self.low) / (self.high - self.low)
-        shown = F.interpolate(x, (self.size, self.size), mode="bicubic", align_corners=False, antialias=True)
-        return shown.clamp_(0, 1)  # bicubic weights overshoot at edges
-
-
-def _range(inputs: Inputs) -> tuple[float, float]:
-    low, high = float("inf"), -float("inf")
-    for x in inputs.stream(torch.arange(len(inputs)).split(CHUNK), None):
-        low, high = min(low, float(x.min())), max(high, float(x.max()))
-    if low == high:
-        raise InputError(f"images must differ; got the value {low:g} everywhere.")
-    return low, high
 
 
 def _check_dims(dims: int | None, available: int, rows: int) -> None:
@@ -195,7 +158,7 @@ def _check_dims(dims: int | None, available: int, rows: int) -> None:
         )
 
 
-def _data_digest(bundle: Bundle, sets: Mapping[str, _Part], reader: _Reader) -> str:
+def _data_digest(bundle: Bundle, sets: Mapping[str, _Part], reader: Reader) -> str:
     """A hash of the number of rows, of what the data say of themselves, and of some of the images."""
     digest = hashlib.sha256(f"{bundle.digest} {bundle.shape} {reader.low} {reader.high}".encode())
     for name, part in sets.items():
@@ -206,9 +169,7 @@ def _data_digest(bundle: Bundle, sets: Mapping[str, _Part], reader: _Reader) -> 
     return digest.hexdigest()
 
 
-def _fill(
-    chunks: ChunkFolder, sets: Mapping[str, _Part], reader: _Reader, net: Backbone, progress: Report | None
-) -> int:
+def _fill(chunks: ChunkFolder, sets: Mapping[str, _Part], reader: Reader, net: Encoder, progress: Report | None) -> int:
     """Compute the chunks that are not there yet; returns the number of rows that this took."""
     missing = {name: chunks.missing(name, len(part.rows)) for name, part in sets.items()}
     rows = sum(len(part.rows) for part in sets.values())

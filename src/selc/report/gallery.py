@@ -11,14 +11,14 @@ from torch import Tensor
 
 from selc.analysis.findings import ACTIONS
 from selc.data import Bundle, ImageInputs
-from selc.data.inputs.arrays import ArrayInputs
+from selc.data.sources.originals import small_enough, stored_pictures
 from selc.errors import InputError, SelcError
 from selc.report.cells import cells_at
 from selc.report.cells import written as written_number
 from selc.report.reading import Snapshot
 from selc.report.style import shortened
 from selc.runs.config import ARRAYS, Choice
-from selc.runs.job import load
+from selc.runs.door import source
 
 SHOWN = 60  # samples on a page
 NOTHING_SUSPICIOUS = 12  # samples to look at where none is suspicious
@@ -108,13 +108,13 @@ def _load(run: Snapshot, place: str | None) -> Bundle:
     """The data of the run, from ``place`` if they have moved."""
     config = run.config
     if place is None:
-        return load(config)
+        return source(config)
     options = config.data.options
     key = next((key for key in ("path", "root") if key in options), None)
     if key is None:
         raise InputError(f"--data is for data that lie in a file or folder; got it with {config.data.name!r}")
     moved = Choice(name=config.data.name, **{**options, key: place})
-    return load(config.model_copy(update={"data": moved}))
+    return source(config.model_copy(update={"data": moved}))
 
 
 def _illustrated(plain: Gallery, run: Snapshot, bundle: Bundle, rows: Tensor) -> Gallery:
@@ -124,17 +124,13 @@ def _illustrated(plain: Gallery, run: Snapshot, bundle: Bundle, rows: Tensor) ->
         raise InputError("none of the samples is there")
     chosen = torch.tensor([places[k] for k in there])
     inputs = bundle.inputs
-    pixels: Tensor | None = None
-    if isinstance(inputs, ImageInputs):
-        pixels = next(iter(inputs.pixels.stream([chosen]))).cpu()
-    elif isinstance(inputs, ArrayInputs) and inputs.x.dim() == 4 and inputs.x.shape[1] in (1, 3):
-        pixels = _as_bytes(inputs.x.index_select(0, chosen))
-    if pixels is not None:
-        pictures = [thumbnail(image) for image in pixels]
+    pictures = bundle.pictures or (stored_pictures(inputs) if len(bundle.shape) == 3 else None)
+    if pictures is not None:
+        images = pictures(chosen.tolist(), SIDE)
         cards = list(plain.cards)
-        for k, picture in zip(there, pictures, strict=True):
-            cards[k] = replace(cards[k], picture=picture)
-        crisp = max(pixels.shape[-2:]) <= CRISP
+        for k, image in zip(there, images, strict=True):
+            cards[k] = replace(cards[k], picture=thumbnail(image))
+        crisp = small_enough(images, CRISP)
         return replace(plain, cards=cards, crisp=crisp, remark=remark)
     found = cells_at(bundle, chosen.tolist())
     free = {name: [shortened(text.strip(), LETTERS) for text in column] for name, column in found.free.items()}
@@ -155,7 +151,7 @@ def _places(run: Snapshot, bundle: Bundle, rows: Tensor) -> tuple[list[int | Non
     try:
         run.check_data(bundle.digest, len(bundle.labels))
     except SelcError:
-        if bundle.ids is None or not isinstance(bundle.inputs, ImageInputs):
+        if bundle.ids is None or (bundle.pictures is None and not isinstance(bundle.inputs, ImageInputs)):
             raise
         now = {name: row for row, name in enumerate(bundle.ids)}
         ids = run.ids
@@ -164,12 +160,6 @@ def _places(run: Snapshot, bundle: Bundle, rows: Tensor) -> tuple[list[int | Non
         remark = "The data have changed since the run; pictures are those that now have the names of the samples"
         return places, remark + (f", and {lost} of {len(places)} are no longer there." if lost else ".")
     return list(rows.tolist()), ""
-
-
-def _as_bytes(x: Tensor) -> Tensor:
-    """Images of any range, [B, K, H, W], as bytes from the smallest value that is shown to the largest."""
-    low, high = float(x.min()), float(x.max())
-    return ((x - low) * (255 / max(high - low, 1e-12))).round().clamp(0, 255).byte()
 
 
 def thumbnail(pixels: Tensor) -> str:

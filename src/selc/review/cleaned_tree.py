@@ -15,6 +15,8 @@ from selc.data.sources.image_folder import IMAGES, PARTS, TEXTS, list_folder
 from selc.data.sources.recognise import check_outside
 from selc.errors import InputError, RunFolderError
 from selc.runs.cleaned import DROPPED, NAME, TABLES, Cleaned, new_tables, write_tables
+from selc.runs.cleaned_source import Corrected, write_corrected
+from selc.runs.door import origin_of
 from selc.runs.folder import RunFolder
 
 FOLDERS = {"folder": IMAGES, "texts": TEXTS}  # such data by name
@@ -29,17 +31,24 @@ class Tree(NamedTuple):
     copied: int
 
 
-def left_unfinished(out: Path) -> None:
+def left_unfinished(out: Path, more: Sequence[str] = ()) -> None:
     """Remove from ``out`` what a call that was killed had begun to write there."""
-    undo(out, [TREE, *(f"{NAME}{ending}" for ending in TABLES)])
+    undo(out, [TREE, *(f"{NAME}{ending}" for ending in TABLES), *more])
 
 
 def write_cleaned(
-    cleaned: Cleaned, run: RunFolder, out: Path, *, tree: bool, copy: bool = False
+    cleaned: Cleaned,
+    run: RunFolder,
+    out: Path,
+    *,
+    tree: bool,
+    copy: bool = False,
+    own: tuple[str, Corrected] | None = None,
 ) -> tuple[list[Path], Tree | None]:
     """Write the folder ``out``, all or nothing: the tables, and ``out/tree/CLASS/name`` for each sample that is left.
 
-    The files of the tree are hard links, or copies where links cannot be.
+    The files of the tree are hard links, or copies where links cannot be. ``own`` is the user's own table, corrected,
+    with its name.
     """
     tables, links = new_tables(out), []
     if tree:
@@ -48,12 +57,17 @@ def write_cleaned(
                 f"the tree must be new, so that nothing is lost; got {out / TREE}, which is there already."
             )
         root, names = originals(run)
-        check_outside(out, run.config.data.name, run.config.data.options)
+        check_outside(out, origin_of(run).name, origin_of(run).options)
         targets = _targets(names, cleaned, run.classes)
         links = [(os.path.realpath(root / name), target) for name, target in zip(names, targets, strict=True) if target]
-    with together(out, [path.name for path in tables] + [TREE] * tree):
+    more = [] if own is None else [own[0]]
+    if own is not None and (out / own[0]).exists():
+        raise RunFolderError(f"--out must be new, so that nothing is lost; got {out / own[0]}, which is there already.")
+    with together(out, [path.name for path in tables] + [TREE] * tree + more):
         written = _write_tree(links, out / TREE, copy) if tree else None
         write_tables(cleaned, run, out)
+        if own is not None:
+            write_corrected(own[1], out / own[0])
     return tables, written
 
 
@@ -80,7 +94,8 @@ def originals(run: RunFolder) -> tuple[Path, list[str]]:
 
     Ids are file names that were made printable, so the files are found by listing the folder again.
     """
-    top, kind = Path(run.config.data.options["path"]), FOLDERS[run.config.data.name]
+    data = origin_of(run)
+    top, kind = Path(data.options["path"]), FOLDERS[data.name]
     try:
         parts = [p for p in sorted(top.iterdir()) if PARTS.get(p.name.lower()) == "train" and p.is_dir()]
     except OSError as error:

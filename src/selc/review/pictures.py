@@ -22,7 +22,9 @@ BATCH = 256
 
 
 def shows_images(bundle: Bundle) -> bool:
-    """Whether the inputs are images: one or three channels of at least four by four pixels."""
+    """Whether there are pictures: of the items, or the inputs are such (1 or 3 channels of at least 4 x 4 pixels)."""
+    if bundle.pictures is not None:
+        return True
     shape = bundle.shape
     return len(shape) == 3 and shape[0] in (1, 3) and min(shape[1:]) >= 4
 
@@ -30,6 +32,11 @@ def shows_images(bundle: Bundle) -> bool:
 def thumbnails(bundle: Bundle, rows: Sequence[int], largest: int) -> list[str]:
     """A picture of each row, as a data URL."""
     result: list[str] = []
+    if bundle.pictures is not None:
+        for start in range(0, len(rows), BATCH):
+            some = rows[start : start + BATCH]
+            result += [_url(image, largest) for image in bundle.pictures(some, largest)]
+        return result
     batches = torch.tensor(rows, dtype=torch.long).split(BATCH) if rows else ()
     if isinstance(bundle.inputs, ImageInputs):
         for pixels in bundle.inputs.pixels.stream(batches):

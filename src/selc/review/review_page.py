@@ -15,11 +15,13 @@ from selc._io.files import write_text
 from selc.analysis.findings import ACTIONS, Findings
 from selc.data import Bundle
 from selc.errors import ConfigError
+from selc.registry import is_import
 from selc.review.alike import Alike, look_alikes
 from selc.review.order_of_work import most_valuable
 from selc.review.pictures import FEW_LETTERS, LARGE, LETTERS, SMALL, cells, free_texts, shows_images, thumbnails
 from selc.runs.config import ARRAYS
 from selc.runs.decisions import FORMAT, check_unique, fingerprint
+from selc.runs.door import source
 from selc.runs.folder import RunFolder
 from selc.runs.job import load
 
@@ -42,7 +44,8 @@ def write_review(
     findings = run.findings()
     check_unique(run.ids, str(run.path))
     if bundle is None and run.config.data.name != ARRAYS:
-        bundle = load(run.config)
+        # Code of the user's own is not imported for a page: the folder may be from somebody else.
+        bundle = source(run.config) if is_import(run.config.encoder.name) else load(run.config)
     if bundle is not None:
         run.check_data(bundle.digest, len(bundle.labels))
     rows = most_valuable(findings, count)

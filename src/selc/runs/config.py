@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from selc._io.files import in_short, read_toml, write_text
 from selc.data import DATASETS, RECIPES, Recipe
+from selc.encoders import ENCODERS, NONE
 from selc.errors import ConfigError, unknown
 from selc.methods import METHODS
 from selc.nets import NETS
@@ -70,6 +71,7 @@ class Config(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     data: Choice
+    encoder: Choice = Choice(name=NONE)  # what makes features of images; none: the network sees them
     labels: LabelSource = LabelSource()
     noise: Choice
     method: Choice
@@ -95,6 +97,7 @@ class Config(BaseModel):
         labels = _labels(settings.pop("labels", {}))
         resolved: dict[str, Any] = {
             "data": chosen,
+            "encoder": _encoder(choice, settings.pop("encoder", {})),
             "labels": labels,
             "noise": choice(NOISES, settings.pop("noise", {}), "none"),
             "method": choice(METHODS, settings.pop("method", {}), "selc"),
@@ -134,7 +137,8 @@ class Config(BaseModel):
         ``measures`` says that metrics will be used as well.
         """
         metrics = [("metric", name) for name in self.train.metrics if measures]
-        for what, name in (("network", self.net.name), ("method", self.method.name), *metrics):
+        named = (("encoder", self.encoder.name), ("network", self.net.name), ("method", self.method.name), *metrics)
+        for what, name in named:
             if is_import(name) and not trust:
                 raise ConfigError(
                     f"{folder} is a run of the {what} {name}, and to use it that module is imported, which "
@@ -150,8 +154,11 @@ class Config(BaseModel):
         content = self.model_dump(mode="json")
         for free in ("device", "compile", "threads", "engine", "metrics"):
             del content["train"][free]
+        # Runs from before there were verdicts and encoders can be gone on with.
         if not content["labels"]["verified"]:
-            del content["labels"]["verified"]  # runs from before there were verdicts can be gone on with
+            del content["labels"]["verified"]
+        if self.encoder.name == NONE:
+            del content["encoder"]
         text = json.dumps([content, labels_digest], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -205,6 +212,13 @@ def _labels(given: Any) -> LabelSource:
 
 
 _Chooser = Callable[[Registry[Any], Any, str], dict[str, Any]]
+
+
+def _encoder(choice: _Chooser, given: Any) -> dict[str, Any]:
+    section = {"name": given} if isinstance(given, str) else given
+    if section in ({}, {"name": NONE}):
+        return {"name": NONE}
+    return choice(ENCODERS, section, NONE)
 
 
 def _choice(registry: Registry[Any], given: Any, default: str) -> dict[str, Any]:

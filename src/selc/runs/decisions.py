@@ -72,8 +72,13 @@ class Decisions:
         return cls(path, content["run"], count, made)
 
     def of_run(self, run: RunFolder) -> Decisions:
-        """These decisions, or an error if they were made about other labels than those of ``run``."""
-        if self.run != fingerprint(run):
+        """These decisions, or an error if they were made about other labels than those of ``run``.
+
+        Samples that have names are known by these, whatever the network was shown of them: a review of a run on
+        photographs is also one of a run on their features, if the labels are the same.
+        """
+        by_place = run.ids == [str(row) for row in range(len(run.given))]
+        if self.run != fingerprint(run) and (by_place or self.samples != len(run.given)):
             raise InputError(
                 f"--decisions must come from a review of {run.path} (or of a run on the same labels); got {self.path}, "
                 "which was saved from a review of other labels. Give the run that was reviewed."

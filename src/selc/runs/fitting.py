@@ -16,6 +16,7 @@ from selc.analysis import analyse
 from selc.callbacks import Callback, Callbacks
 from selc.data import ArrayInputs, DatasetInputs, Recipe
 from selc.data.dealing import groups_of, times_of
+from selc.data.image_cache.cache import cache_folder
 from selc.data.inputs.datasets import labels_of
 from selc.data.preprocess.coding import Cells, Coding
 from selc.data.preprocess.features import FeatureInputs, Scale
@@ -32,6 +33,8 @@ from selc.data.sources.frames import (
     text_cells,
 )
 from selc.data.sources.recognise import suits
+from selc.encoders import NONE, Encoding, choice_of
+from selc.encoders import encode as encode_images
 from selc.errors import ConfigError, InputError
 from selc.methods import METHODS, Method
 from selc.methods import create as create_method
@@ -39,6 +42,7 @@ from selc.nets import create as create_net
 from selc.noise.base import measured
 from selc.registry import keyword_options
 from selc.runs.config import ARRAYS, Choice, Config, resolve_plan
+from selc.runs.encoder_choice import AUTO, suitable
 from selc.runs.folder import RunFolder
 from selc.runs.job import train_into, whole
 from selc.runs.preprocessing import write_inputs
@@ -57,6 +61,7 @@ def fit(
     method: str | Method = "selc",
     options: Mapping[str, Any] | None = None,
     net: Net | None = None,
+    encoder: str | None = None,
     net_options: Mapping[str, Any] | None = None,
     num_classes: int | None = None,
     tests: Mapping[str, Any] | None = None,
@@ -87,6 +92,9 @@ def fit(
         number of outputs. By default what suits the data.
     net_options : mapping, optional
         Of a network that is given by name.
+    encoder : str, optional
+        Makes features of the images of a Hugging Face dataset: a name (``selc list encoders``), by default the best
+        that is installed unless a ``net`` is given, or "none".
     num_classes : int, optional
         Where not every class has a label.
     tests : mapping of str to pairs ``(x, labels)`` or datasets, optional
@@ -134,7 +142,10 @@ def fit(
     >>> bool((outcome.corrected_labels == true).float().mean() > 0.95)
     True
     """
-    samples = _samples(x, labels, tests or {}, val, Callbacks(callbacks))
+    if encoder is not None and not _from_hub(x):
+        raise ConfigError(f"encoder is for the images of a Hugging Face dataset; got x of type {type(x).__name__}.")
+    by = encoder or (AUTO if net is None else NONE)
+    samples = _samples(x, labels, tests or {}, val, Callbacks(callbacks), by)
     count = num_classes or len(samples.classes) or (int(samples.labels.max()) + 1 if samples.labels.numel() else 0)
     classes = _names(samples.classes, count)
     rows = len(samples.labels)
@@ -198,9 +209,11 @@ class _Samples:
     ids: list[str] | None = None
 
 
-def _samples(x: Any, labels: Any, tests: Mapping[str, Any], val: Any, callbacks: Callbacks) -> _Samples:
+def _samples(
+    x: Any, labels: Any, tests: Mapping[str, Any], val: Any, callbacks: Callbacks, encoder: str = NONE
+) -> _Samples:
     if _from_hub(x):
-        return _hub_samples(x, labels, tests, val, callbacks)
+        return _hub_samples(x, labels, tests, val, callbacks, encoder)
     inputs, written = _pair(x, labels)
     numbers, classes = _labels(written)
 
@@ -345,7 +358,9 @@ def _from_hub(x: Any) -> bool:
     return any(kind.__module__.split(".")[0] == "datasets" for kind in type(x).__mro__)
 
 
-def _hub_samples(x: Any, labels: Any, tests: Mapping[str, Any], val: Any, callbacks: Callbacks) -> _Samples:
+def _hub_samples(
+    x: Any, labels: Any, tests: Mapping[str, Any], val: Any, callbacks: Callbacks, encoder: str
+) -> _Samples:
     from selc.data.sources.hub import hub_bundle
     from selc.data.sources.table_columns import Columns
 
@@ -356,6 +371,13 @@ def _hub_samples(x: Any, labels: Any, tests: Mapping[str, Any], val: Any, callba
     if strange := [name for name, part in parts.items() if not _from_hub(part)]:
         raise InputError(f"{strange[0]} must be a Hugging Face dataset like the data, which is treated the same way.")
     bundle = hub_bundle(parts, Columns(label=labels or ""))
+    chosen = suitable({"data": "hub", "encoder": encoder if encoder == AUTO else choice_of(encoder)}, bundle)
+    if chosen.told:
+        callbacks.notice(chosen.told)
+    if chosen.encoder["name"] != NONE:
+        callbacks.notice(f"images are seen through the encoder {chosen.encoder['name']} (encoder='none': as they are)")
+        device = resolve_plan({}, Recipe()).torch_device()
+        bundle = encode_images(bundle, Encoding.of(bundle, chosen.encoder, device=device, cache=cache_folder()))
     for note in bundle.notes:
         callbacks.notice(note)
     assert bundle.recipe is not None

@@ -15,7 +15,7 @@ from selc._io.files import sweep
 from selc.analysis import LabelAnalysis, analyse
 from selc.analysis.findings import ACTIONS
 from selc.callbacks import Callback, Callbacks, EpochRecord, Silent
-from selc.data import DATASETS, Bundle
+from selc.data import Bundle
 from selc.errors import RunFolderError
 from selc.memory.store import Store
 from selc.methods import Method
@@ -24,6 +24,7 @@ from selc.nets import create as create_net
 from selc.noise import draw_noise
 from selc.noise.base import label_digest, measured
 from selc.runs.config import ARRAYS, Config
+from selc.runs.door import prepared, source
 from selc.runs.folder import RunFolder
 from selc.runs.start_labels import Start, corrected_by, with_verdicts
 from selc.runs.teacher import supply_for
@@ -36,7 +37,7 @@ from selc.world import current
 
 def load(config: Config) -> Bundle:
     """The data of a configuration. Of several processes one reads first, and writes what the others find prepared."""
-    return current().in_turn(lambda: DATASETS[config.data.name](**config.data.options))
+    return current().in_turn(lambda: prepared(source(config), config))
 
 
 def execute(

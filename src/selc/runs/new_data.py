@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,20 +11,22 @@ import torch
 
 from selc._io.array_files import read_arrays
 from selc._io.files import in_short
-from selc._io.paths import Inside, is_image, is_text
+from selc._io.paths import is_image, is_text
 from selc.data import ArrayInputs, ArrayPixels, ImageInputs, View
+from selc.data.image_cache.cache import cache_folder
 from selc.data.image_cache.decode import image_pixels
 from selc.data.preprocess.coding import Coding
 from selc.data.preprocess.features import Scale, gaps
 from selc.data.preprocess.text_column import as_documents
 from selc.data.sources.feature_table import load_cells
-from selc.data.sources.image_folder import is_run
 from selc.data.sources.image_set import Items
 from selc.data.sources.npz import channel_order
 from selc.data.sources.recognise import TABLES, existing
 from selc.data.sources.table_columns import IDS, Table, existing_column, image_column, known_column
 from selc.data.sources.tables import open_table, table_files
 from selc.data.sources.text_folder import read_text
+from selc.data.sources.unlabelled import files_below
+from selc.encoders import Encoding
 from selc.errors import InputError
 from selc.types import Inputs
 
@@ -34,6 +35,7 @@ ACCEPTED = {
     "table": f"a table ({', '.join(TABLES)}) with the columns of the training data, or a folder of .txt files if "
     "a text was all it had",
     "features": "an .npz file with an array x of features",
+    "encoded": "a folder of images, an image, a table of their paths, or an .npz file with an array x of features",
     "images": "a folder of images, an image, a table of their paths, or an .npz file with an array x of bytes",
     "arrays": "an .npz file with an array x",
 }
@@ -59,6 +61,10 @@ def new_samples(
 ) -> Samples:
     """The samples of a path; ``state`` says how data become inputs (see `selc.runs.preprocessing`)."""
     place, kind = existing(str(data), "data"), str(state["kind"])
+    if "encoding" in state and place.suffix.lower() not in (".npz", ".npy"):
+        return _of_photographs(
+            state, new_samples(_as_images(state["encoding"], place), place, ids, path_column, skip_bad)
+        )
     is_table = place.is_file() and place.suffix.lower() in TABLES
     if kind == "table" and is_table:
         return _of_table(state, open_table(place, alone=True), ids)
@@ -67,12 +73,31 @@ def new_samples(
     if kind == "images" and is_table:
         return _of_image_table(state, open_table(place), ids, path_column, skip_bad)
     if kind == "images" and (place.is_dir() or is_image(place.name)):
-        names = _files_below(place, is_image, "images") if place.is_dir() else [place.name]
+        names = files_below(place, is_image, "images") if place.is_dir() else [place.name]
         root = place if place.is_dir() else place.parent
         return _of_files(state, [f"{root}/{name}" for name in names], names, str(place), skip_bad)
     if kind != "table" and place.suffix.lower() in (".npz", ".npy"):
         return _of_arrays(state, place)
     raise InputError(f"the data of this run must be {ACCEPTED[kind]}; got {place}.")
+
+
+# Photographs for an encoder
+
+
+def _as_images(encoding: Mapping[str, Any], place: Path) -> dict[str, Any]:
+    """How files become the images that the encoder is shown."""
+    if "stored" not in encoding:
+        raise InputError(f"the data of this run must be {ACCEPTED['features']}; got {place}.")
+    if not (place.is_dir() or is_image(place.name) or place.suffix.lower() in TABLES):
+        raise InputError(f"the data of this run must be {ACCEPTED['encoded']}; got {place}.")
+    shape = [encoding["channels"], *encoding["crop"]]
+    plain = {"mean": [0.0] * 3, "std": [1.0] * 3}  # the encoder has its own
+    return {**encoding, **plain, "kind": "images", "shape": shape, "size": encoding["crop"]}
+
+
+def _of_photographs(state: Mapping[str, Any], found: Samples) -> Samples:
+    encoding = Encoding.from_state(state["encoding"], state["arrays"], cache=cache_folder())
+    return Samples(ArrayInputs(_scale(state).apply(encoding.apply(found.inputs))), found.ids, found.skipped)
 
 
 # Tables of features
@@ -102,7 +127,7 @@ def _only_text(state: Mapping[str, Any]) -> str | None:
 
 
 def _of_text_files(state: Mapping[str, Any], root: Path, column: str) -> Samples:
-    names = _files_below(root, is_text, ".txt files")
+    names = files_below(root, is_text, ".txt files")
     texts = as_documents(column, [read_text(root / name) for name in names], lambda row: f"in {names[row]}")
     coding = Coding.from_state(state["coding"], state["arrays"])
     x = _scale(state).apply(coding.apply({column: texts}), coding.names)
@@ -139,21 +164,6 @@ def _of_image_table(state: Mapping[str, Any], table: Table, ids: Ids, path_colum
     else:
         items, names = table_files(table, texts[column])
     return _of_files(state, items, texts[named] if named else names, table.name, skip_bad)
-
-
-def _files_below(root: Path, wanted: Callable[[str], bool], noun: str) -> list[str]:
-    """The wanted files in a folder and its sub-folders, by name; links to folders are not followed."""
-    names = []
-    inside = Inside(root)
-    for folder, inner, files in os.walk(root):
-        inner[:] = [name for name in inner if not name.startswith(".") and not is_run(os.path.join(folder, name))]
-        found = [name for name in files if wanted(name) and not name.startswith(".")]
-        names += [os.path.relpath(os.path.join(folder, name), root) for name in found]
-    if not names:
-        raise InputError(f"{root} must hold {noun}; got none by their names.")
-    for name in names:
-        inside.locate(name, "in it")
-    return sorted(name.replace(os.sep, "/") for name in names)
 
 
 def _of_files(state: Mapping[str, Any], items: Items, names: Sequence[str], source: str, skip_bad: bool) -> Samples:

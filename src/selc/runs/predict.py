@@ -21,7 +21,7 @@ from selc.methods.ce import CE
 from selc.methods.co_teaching import mean_of_two
 from selc.nets import NETS
 from selc.nets import create as create_net
-from selc.runs.config import ARRAYS
+from selc.runs.config import ARRAYS, Choice
 from selc.runs.folder import RunFolder
 from selc.runs.job import load
 from selc.runs.new_data import Ids, new_samples
@@ -76,6 +76,7 @@ def predict(
     run = run if isinstance(run, RunFolder) else RunFolder.open(run)
     run.summary  # noqa: B018  a run that is not finished has no network yet, and says so
     state = read_inputs(run)
+    check_encoder(run, state, trust)
     ids = Ids(id_column, str(run.config.data.options.get("id_column") or ""))
     samples = new_samples(state, data, ids, path_column, skip_bad)
     shape = tuple(next(iter(samples.inputs.stream([torch.tensor([0])], None))).shape[1:])
@@ -84,6 +85,12 @@ def predict(
     plan = run.config.train
     probs = probabilities(model, method, samples.inputs, len(run.classes), plan.batch_size, device)
     return Predictions(samples.ids, run.classes, probs, samples.skipped)
+
+
+def check_encoder(run: RunFolder, state: Mapping[str, Any], trust: bool) -> None:
+    """Refuse to import an encoder that the folder names, unless the user trusts it."""
+    name = str(state.get("encoding", {}).get("encoder", {}).get("name", "none"))
+    run.config.model_copy(update={"encoder": Choice(name=name)}).check_trusted(run.path, trust)
 
 
 def read_inputs(run: RunFolder) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from selc.data.preprocess.features import Numbers
 from selc.data.preprocess.labels import Where
 from selc.data.preprocess.text_column import SMALL_TABLE, Documents, TextColumn, as_documents, is_free_text
 from selc.data.sources.csv_table import not_numeric
+from selc.data.sources.hints import dropping, flag
 from selc.errors import InputError
 
 Texts = np.ndarray[Any, np.dtype[np.str_]]
@@ -158,7 +159,7 @@ def _learn_numbers(cells: Cells, names: Sequence[str]) -> tuple[NumberColumn, ..
     empty = np.isnan(x)
     if void := [name for k, name in enumerate(names) if empty[:, k].all()]:
         raise InputError(
-            f"column {void[0]!r} must have a value in some row; got none. Leave it out (data.drop={void[:5]})."
+            f"column {void[0]!r} must have a value in some row; got none. Leave it out ({dropping(void)})."
         )
     if not empty.any():  # the same number, and nothing to install
         fills, flagged = np.median(x, axis=0), np.zeros(len(names), dtype=bool)
@@ -210,7 +211,7 @@ def read_column(name: str, cells: Sequence[str], where: Where) -> Column:
     values = texts[~is_gap(texts)]
     different = np.unique(values)
     example, place = str(texts[strange[0]]), where(int(strange[0]))
-    drop = f"leave it out (data.drop={[name]})"
+    drop = f"leave it out ({dropping([name])})"
     if all(_DATE.fullmatch(value) for value in different.tolist()):
         raise InputError(
             f"column {name!r} must hold numbers or categories; got dates, such as {example!r} {place}. "
@@ -223,8 +224,9 @@ def read_column(name: str, cells: Sequence[str], where: Where) -> Column:
     if names:
         raise InputError(
             f"column {name!r} must hold numbers or categories, which repeat; got {len(different)} different texts in "
-            f"{rows} rows, such as {example[:40]!r} {place}. If it names the samples, say so (--id-column {name}); "
-            f"if it is text to be read, say so (--text-column {name}); else {drop}."
+            f"{rows} rows, such as {example[:40]!r} {place}. If it names the samples, say so "
+            f"({flag('--id-column', name)}); if it is text to be read, say so ({flag('--text-column', name)}); "
+            f"else {drop}."
         )
     return as_category(texts)
 

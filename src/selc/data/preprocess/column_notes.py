@@ -10,6 +10,7 @@ from torch import Tensor
 from selc.data.preprocess.coding import Cells
 from selc.data.preprocess.features import Numbers
 from selc.data.preprocess.labels import Where
+from selc.data.sources.hints import dropping
 
 ROWS_OF_A_VALUE = 10  # rows for each value of a column, from which on it may stand for the label
 DIFFERENT = 0.95  # share of different whole numbers from which on they may number the samples
@@ -76,12 +77,6 @@ def far_off(column: Numbers) -> int | None:
     if spread == 0:  # most values are one and the same: what do the others say without the farthest?
         spread = float(np.delete(there, row).std()) if len(there) > 1 else 0.0
     return row if distance[row] > FAR * spread > 0 else None
-
-
-def dropping(columns: Sequence[str]) -> str:
-    """How columns are left out on the command line."""
-    names = ", ".join('"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"' for name in columns[:5])
-    return f"--set 'data.drop=[{names}]'"
 
 
 def _subject(columns: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from selc.errors import InputError
 
 if TYPE_CHECKING:
     from selc.data.preprocess.coding import Coding
+    from selc.data.preprocess.preprocessor import Preprocessor
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -68,16 +69,24 @@ def _too_large(
 
 
 class FeatureInputs(ArrayInputs):
-    """Features [N, D], scaled; ``scale``, ``columns`` and ``coding`` say how, so that later rows are treated alike."""
+    """Features [N, D], scaled; all else says how they came about, so that later rows are treated alike.
+
+    ``coding`` made them of the columns of a table, ``encoding`` of items such as images.
+    """
 
     def __init__(
-        self, x: torch.Tensor, scale: Scale, columns: Sequence[str] = (), coding: Coding | None = None
+        self,
+        x: torch.Tensor,
+        scale: Scale,
+        columns: Sequence[str] = (),
+        coding: Coding | None = None,
+        encoding: Preprocessor | None = None,
     ) -> None:
         super().__init__(x)
-        self.scale, self.columns, self.coding = scale, tuple(columns), coding
+        self.scale, self.columns, self.coding, self.encoding = scale, tuple(columns), coding, encoding
 
     def to(self, device: torch.device) -> FeatureInputs:
-        return FeatureInputs(self.x.to(device), self.scale, self.columns, self.coding)
+        return FeatureInputs(self.x.to(device), self.scale, self.columns, self.coding, self.encoding)
 
     def state(self) -> dict[str, Any]:
         """How rows become inputs: JSON, and numpy arrays under "arrays"."""
@@ -85,10 +94,12 @@ class FeatureInputs(ArrayInputs):
             "kind": "features" if self.coding is None else "table",
             "columns": list(self.columns),
             "coding": None if self.coding is None else self.coding.state(),
+            **({} if self.encoding is None else {"encoding": self.encoding.state()}),
             "arrays": {
                 "mean": self.scale.mean,
                 "std": self.scale.std,
                 **({} if self.coding is None else self.coding.arrays()),
+                **({} if self.encoding is None else self.encoding.arrays()),
             },
         }
 

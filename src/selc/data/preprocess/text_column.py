@@ -24,6 +24,7 @@ from selc.data.extras import sklearn_part
 from selc.data.preprocess.features import Numbers
 from selc.data.preprocess.labels import Where
 from selc.data.sources.csv_table import is_number
+from selc.data.sources.hints import dropping
 from selc.errors import InputError
 
 Documents = np.ndarray[Any, np.dtype[np.object_]]  # texts of any length, "" for none
@@ -207,7 +208,7 @@ def _directions(name: str, weights: Sparse) -> tuple[np.ndarray[Any, np.dtype[np
     if terms < 2:
         raise InputError(
             f"the texts of column {name!r} must share words; got none that stands in {FEWEST} of {rows} rows. "
-            f"Leave the column out (data.drop={[name]})."
+            f"Leave the column out ({dropping([name])})."
         )
     count = max(1, min(COMPONENTS, rows // ROWS_EACH, terms - 1))
     svd = sklearn_part("a column of text", "decomposition").TruncatedSVD(count, algorithm="arpack", random_state=0)
@@ -218,7 +219,7 @@ def _directions(name: str, weights: Sparse) -> tuple[np.ndarray[Any, np.dtype[np
     if not kept.any():
         raise InputError(
             f"the texts of column {name!r} must differ; got {rows} with the same words. "
-            f"Leave the column out (data.drop={[name]})."
+            f"Leave the column out ({dropping([name])})."
         )
     scale = np.sqrt((std[kept] ** 2).mean())
     projection = svd.components_[kept].T / scale

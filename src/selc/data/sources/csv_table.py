@@ -15,6 +15,7 @@ import numpy as np
 
 from selc._io.files import sha256
 from selc.data.preprocess.features import Numbers
+from selc.data.sources.hints import dropping
 from selc.errors import InputError
 
 SEPARATORS = (",", ";", "\t", "|")
@@ -179,5 +180,5 @@ def not_numeric(columns: Sequence[str], example: Any, where: str) -> InputError:
     comma = " Decimals are written with a point." if _DECIMAL_COMMA.fullmatch(str(example).strip()) else ""
     return InputError(
         f"{several} {named} must be numeric; got {str(example)[:40]!r} {where}.{comma} "
-        f"Turn {it} into numbers, or leave {it} out (data.drop={list(columns)[:5]})."
+        f"Turn {it} into numbers, or leave {it} out ({dropping(list(columns))})."
     )

@@ -16,6 +16,7 @@ from selc.data.preprocess.features import FeatureInputs, Numbers, Scale
 from selc.data.preprocess.labels import Where, bad_labels, checked_classes, encode, notes_on, tidied
 from selc.data.preprocess.text_column import as_documents
 from selc.data.sources.csv_table import not_numeric
+from selc.data.sources.hints import all_at_once
 from selc.data.sources.image_set import skipped_note
 from selc.data.sources.recognise import suits
 from selc.data.sources.table_columns import (
@@ -184,17 +185,24 @@ def load_cells(
             return read, {name: x[:, k] for k, name in enumerate(features)}
     read, _ = table.load(list(dict.fromkeys([*texts, *features])), [])
     cells: dict[str, Column] = {}
+    wrong: dict[str, str] = {}
     for name in features:
         column: Column
-        if name in free:
-            column = as_documents(name, read[name], table.where)
-        elif coding is None:
-            column = read_column(name, read[name], table.where)
+        try:
+            if name in free:
+                column = as_documents(name, read[name], table.where)
+            elif coding is None:
+                column = read_column(name, read[name], table.where)
+            else:
+                column = _like_training(name, read[name], name in categories, table)
+            if column.dtype.kind == "f":
+                _check_finite(np.asarray(column, dtype=np.float64), name, table)
+        except InputError as error:
+            wrong[name] = str(error)
         else:
-            column = _like_training(name, read[name], name in categories, table)
-        if column.dtype.kind == "f":
-            _check_finite(np.asarray(column, dtype=np.float64), name, table)
-        cells[name] = column
+            cells[name] = column
+    if wrong:
+        raise InputError(all_at_once(table.name, wrong))
     return {name: read[name] for name in texts}, cells
 
 

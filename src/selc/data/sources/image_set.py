@@ -18,12 +18,14 @@ from selc.data.image_cache.worker import Resize, size_of
 from selc.data.inputs.augment import View
 from selc.data.inputs.images import ImageInputs, Pixels
 from selc.data.preprocess.labels import Where, bad_labels, checked_classes, encode, notes_on
+from selc.data.sources.originals import original_pictures
 from selc.data.sources.recognise import SMALL_IMAGE, suits
 from selc.errors import ConfigError
 from selc.types import EvalSet
 
 LARGEST = 224  # pixels a side that are taken without being asked
 SQUARE = 1.25  # longer by shorter side up to which an image is stretched to a square
+SLOWLY = "train slowly without a GPU"  # what a note says that only matters to a network that is shown the images
 LOOKED_AT = 1_000  # images whose size is read to choose one for all
 RECORDED = 50  # names of samples left out that a note lists
 
@@ -107,7 +109,7 @@ def image_bundle(
     train: Listing, tests: Mapping[str, Listing], val: Listing | None, how: Reading, notes: Sequence[str] = ()
 ) -> Bundle:
     """Images as a dataset; ``val`` and ``tests`` are resized and normalised like the training images."""
-    side, resize = _size(train.items, how)
+    side, resize = size_for(train.items, how)
     first = _read(train, train.classes, side, resize, how)
     others = {name: _read(listing, first.classes, side, resize, how) for name, listing in tests.items()}
     held = _read(val, first.classes, side, resize, how) if val is not None else None
@@ -133,6 +135,7 @@ def image_bundle(
         skipped=skipped,
         recipe=suits(len(first.labels), side),
         digest=json_digest(first.classes, [(each.found.digest, each.ids, each.labels.tolist()) for each in everything]),
+        pictures=original_pictures(Chosen(train.items, first.rows.tolist()), first.ids),
         numbered=train.numbered,
         groups=first.among(train.groups),
         time=first.among(train.time),
@@ -146,7 +149,7 @@ def view_of(pixels: Pixels, size: tuple[int, int], augment: Augmenting) -> View:
     return View(size, mean, std, padding, augment == "crop-flip")
 
 
-def _size(items: Items, how: Reading) -> tuple[int, Resize]:
+def size_for(items: Items, how: Reading) -> tuple[int, Resize]:
     """One size for all, and how each image is brought to it, from the heads of some of the images."""
     step = max(1, -(-len(items) // LOOKED_AT))
     heads = (size_of(item if isinstance(item, bytes) else str(item)) for item in items[::step])
@@ -221,7 +224,7 @@ def _size_notes(found: Decoded, side: int, resize: Resize) -> list[str]:
         notes.append(f"images of {found.smallest[0]} x {found.smallest[1]} are brought to {side} x {side}")
     if side > SMALL_IMAGE and not torch.cuda.is_available():
         notes.append(
-            f"images of {side} pixels train slowly without a GPU: make them smaller (data.size=64), or turn them "
-            "into features first (selc embed)"
+            f"images of {side} pixels {SLOWLY}: make them smaller (--set data.size=64), or train on features of them "
+            "(--encoder)"
         )
     return notes

@@ -5,7 +5,7 @@ y [N]               numbers or names of classes
 classes [C]         their names; y then counts from 0, or is names
 ids [N], true [N]   a name for each sample; the true labels, only to score a run
 x_NAME, y_NAME      a test set; that of the name `val` is the validation set
-meta                a JSON text about where all of it comes from
+meta                a JSON text about where all of it comes from: with ``encoding`` and ``data``, pictures can be shown
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from selc.data.preprocess.features import FeatureInputs, Numbers, Scale, gaps
 from selc.data.preprocess.labels import bad_labels, checked_classes, encode, notes_on, tidied
 from selc.data.sources.image_set import Augmenting, view_of
 from selc.data.sources.recognise import existing, suits
+from selc.data.sources.remembered import Remembered, remembered
 from selc.errors import InputError
 from selc.types import EvalSet, Inputs
 
@@ -47,7 +48,8 @@ def npz(*, path: str = "", test: str = "", augment: Augmenting = "crop-flip") ->
     bad_labels(labels, names, "y", _row, skip_bad=False)
     classes = names or checked_classes(labels, place.name)
     numbers = encode(labels, classes)
-    form = _form(x, augment)
+    origin = remembered(arrays.meta(), arrays.arrays)
+    form = _form(x, augment, origin)
 
     def eval_set(source: _Arrays, x_name: str, y_name: str) -> EvalSet:
         inputs = source[x_name]
@@ -75,8 +77,13 @@ def npz(*, path: str = "", test: str = "", augment: Augmenting = "crop-flip") ->
         ids=_ids(arrays.vector("ids", len(x)).tolist(), place) if "ids" in arrays else None,
         notes=[*arrays.about(), *notes_on(numbers, classes)],
         recipe=suits(len(x), form.side),
+        pictures=origin.pictures(_ids_or_rows(arrays, len(x))) if origin is not None else None,
         digest=json_digest(sha256(place), sha256(other) if other else ""),
     )
+
+
+def _ids_or_rows(arrays: _Arrays, count: int) -> list[str]:
+    return list(map(str, arrays.vector("ids", count).tolist() if "ids" in arrays else range(count)))
 
 
 def _ids(values: Sequence[Any], place: Path) -> list[str]:
@@ -139,13 +146,18 @@ class _Arrays:
             return [classes[k] if 0 <= k < len(classes) else str(k) for k in values.tolist()]
         return tidied(values.tolist())
 
-    def about(self) -> list[str]:
-        """What the file says of itself, as a note."""
+    def meta(self) -> dict[str, Any]:
+        """What the file says of itself."""
         try:
             meta = json.loads(str(self.arrays["meta"]))
-            known = {key: meta[key] for key in ("backbone", "source") if isinstance(meta.get(key), str)}
-        except (KeyError, ValueError, AttributeError):
-            return []
+        except (KeyError, ValueError, RecursionError):
+            return {}
+        return meta if isinstance(meta, dict) else {}
+
+    def about(self) -> list[str]:
+        """What the file says of itself, as a note."""
+        meta = self.meta()
+        known = {key: meta[key] for key in ("backbone", "source") if isinstance(meta.get(key), str)}
         return [f"{self.path.name}: " + ", ".join(f"{key} {value}" for key, value in known.items())] if known else []
 
 
@@ -158,7 +170,7 @@ class _Form:
     inputs: Callable[[Array, str], Inputs]  # of an array and its name
 
 
-def _form(x: Array, augment: Augmenting) -> _Form:
+def _form(x: Array, augment: Augmenting, origin: Remembered | None = None) -> _Form:
     if x.dtype.kind not in "fiub":
         raise InputError(f"x must be an array of numbers; got values of type {x.dtype}.")
     if x.ndim < 2 or len(x) == 0:
@@ -168,9 +180,11 @@ def _form(x: Array, augment: Augmenting) -> _Form:
     if x.ndim == 2:
         columns = [f"{k}" for k in range(x.shape[1])]
         scale = Scale.of(_finite(x, "x"))
-        return _Form(
-            x.shape[1:], None, _same_shape(x, lambda a, n: FeatureInputs(scale.apply(_finite(a, n)), scale, columns))
-        )
+
+        def features(array: Array, name: str) -> Inputs:
+            return FeatureInputs(scale.apply(_finite(array, name)), scale, columns, encoding=origin)
+
+        return _Form(x.shape[1:], None, _same_shape(x, features))
     side = min(x.shape[2:]) if x.ndim == 4 else None
     return _Form(x.shape[1:], side, _same_shape(x, lambda a, n: ArrayInputs(torch.from_numpy(a.astype(np.float32)))))
 

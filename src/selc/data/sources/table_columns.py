@@ -7,11 +7,13 @@ from typing import NamedTuple, Protocol
 
 from selc._io.paths import is_image
 from selc.data.preprocess.features import Numbers
+from selc.data.sources.hints import dropping
 from selc.errors import InputError
 
 # Names of columns that need not be given, in any case of letters; the first of them that is there counts.
 LABELS = ("label", "labels", "class", "target", "y")
 PATHS = ("path", "file", "filename", "file_name", "filepath", "image", "image_path", "img")
+LISTED = 40  # columns that a sentence names
 IDS = ("id", "sample_id", "", "unnamed: 0", "__index_level_0__")  # the last three: how pandas writes its index
 
 
@@ -42,8 +44,8 @@ class Columns(NamedTuple):
 
 
 def listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 12} more" if len(names) > 12 else ""
-    return "the columns " + ", ".join(map(repr, names[:12])) + more
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return "the columns " + ", ".join(map(repr, names[:LISTED])) + more
 
 
 def existing_column(table: Table, name: str, option: str) -> str:
@@ -70,9 +72,13 @@ def label_column(table: Table, given: str) -> str:
         return existing_column(table, given, "label_column")
     found = known_column(table, LABELS)
     if found is None:
+        from selc.data.sources.column_problems import on_missing_label  # only where something is wrong
+
+        texts = [name for name in table.names if table.images(name) is None]
+        hint = on_missing_label(table.load(texts, [])[0], table.where, IDS)
         raise InputError(
             f"the column of the labels must be called {', '.join(LABELS[:-1])} or {LABELS[-1]}, or be given as "
-            f"label_column (--label-column); got {listed(table.names)} in {table.name}."
+            f"label_column (--label-column); got {listed(table.names)} in {table.name}. {hint}".strip()
         )
     return found
 
@@ -111,5 +117,5 @@ def repeating(table: Table, column: str, value: str, first: int, second: int) ->
     return InputError(
         f"id_column must tell samples apart; got {column!r} of {table.name}, where {value[:60]!r} stands "
         f"{table.where(first)} and again {table.where(second)}. Give each sample a value of its own, or call samples "
-        f"by their rows: leave the option out, and the column too (data.drop={[column]})."
+        f"by their rows: leave the option out, and the column too ({dropping([column])})."
     )

@@ -17,8 +17,8 @@ from selc.review.cleaned_tree import FOLDERS, originals
 from selc.review.exchange.tools.base import Tool, address
 from selc.review.pictures import LARGE, cells, shows_images, thumbnails
 from selc.runs.config import ARRAYS
+from selc.runs.door import origin_of, source
 from selc.runs.folder import RunFolder
-from selc.runs.job import load
 
 
 class Views(NamedTuple):
@@ -49,7 +49,7 @@ def views_of(run: RunFolder, rows: Sequence[int], tool: Tool, name: str, prefix:
         return _of_files(run, files, rows, tool, name, prefix)
     if prefix is not None:
         raise InputError(f"--prefix is for images that are files; got it with {run.config.data.name!r}. Leave it out.")
-    bundle = load(run.config)
+    bundle = source(run.config)
     run.check_data(bundle.digest, len(bundle.labels))
     images = shows_images(bundle)
     _check_shows(tool, name, "images" if images else "texts", run)
@@ -64,7 +64,7 @@ def views_of(run: RunFolder, rows: Sequence[int], tool: Tool, name: str, prefix:
 
 def image_files(run: RunFolder) -> Files | None:
     """The files of a folder of images, or of a table that names them; None for other data."""
-    choice = run.config.data
+    choice = origin_of(run)
     if FOLDERS.get(choice.name) == IMAGES:
         return Files(*originals(run))
     if choice.name != "table":

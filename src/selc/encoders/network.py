@@ -1,74 +1,69 @@
-"""The backbone that features are taken from."""
+"""A trained network without its head, ready to be asked for features."""
 
 from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from selc.encoders.embed_file import Array
 from selc.errors import ConfigError
-from selc.nets import NETS, create, own
-from selc.registry import is_import
+from selc.nets import own
 
+Array = np.ndarray[Any, np.dtype[Any]]
 Statistics = tuple[tuple[float, ...], tuple[float, ...]]  # mean and standard deviation of red, green, blue in [0, 1]
 IMAGENET: Statistics = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-# What published weights were trained with, where it is not the statistics of ImageNet.
-OTHERS: dict[str, Statistics] = {
-    "efficientnet-lite0": ((127 / 255,) * 3, (128 / 255,) * 3),
-    "inception-resnet-v2": ((0.5,) * 3, (0.5,) * 3),
-}
 
 
-class Backbone:
-    """A pretrained network without its head, ready to be asked for features."""
+@dataclass(frozen=True)
+class Trained:
+    """What an entry of the registry makes: a network, and how it wants to see images."""
 
-    def __init__(
-        self, backbone: str | nn.Module, options: Mapping[str, Any], size: int, device: torch.device, batch: int | None
-    ) -> None:
+    net: nn.Module  # images [B, 3, H, W] to features [B, D]
+    size: int  # pixels a side at which images are shown
+    statistics: Statistics = IMAGENET
+    flip: bool = False  # the mean over an image and its mirror image
+
+
+class Encoder:
+    """A trained network that is asked for features of images with values in [0, 1]."""
+
+    def __init__(self, name: str, made: Trained, device: torch.device, batch: int | None = None) -> None:
         if batch is not None and batch < 1:
             raise ConfigError(f"batch must be at least 1; got {batch}.")
-        self.name = backbone if isinstance(backbone, str) else type(backbone).__name__
-        self.mean, self.std = OTHERS.get(self.name, IMAGENET)
-        self.device = device
+        self.name, self.size, self.flip, self.device = name, made.size, made.flip, device
+        self.mean, self.std = made.statistics
         self.batch = batch or (16 if device.type == "cpu" else 256)  # on a CPU, what fits its cache is fastest
-        shape = (3, size, size)
-        net = _pretrained(backbone, options, shape) if isinstance(backbone, str) else copy.deepcopy(backbone)
-        features = getattr(net, "features", None)
-        net = (features if isinstance(features, nn.Module) else net).eval()
-        self.digest = _digest(net)
+        net = copy.deepcopy(made.net).eval()
+        self.weights = _digest(net)
         self.net = folded(net).to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        outputs = own.try_out(self.net, shape, f"backbone {self.name!r}")
+        outputs = own.try_out(self.net, (3, self.size, self.size), f"encoder {name!r}")
         if not isinstance(outputs, list) or len(outputs) != 2:
-            raise ConfigError(f"backbone {self.name!r} must map images to features [B, D]; got {outputs}.")
+            raise ConfigError(f"encoder {name!r} must map images to features [B, D]; got {outputs}.")
         self.dims = outputs[1]
+
+    @property
+    def digest(self) -> str:
+        """A hash of all that a feature depends on beside the image."""
+        text = f"{self.weights} {self.mean} {self.std} {self.size} {self.flip}"
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def features(self, images: Tensor) -> Array:
         """Features [B, D] of images [B, K, H, W] with values in [0, 1]; a grey one becomes three equal channels."""
         mean, std = (torch.tensor(values, device=images.device).view(3, 1, 1) for values in (self.mean, self.std))
         x = ((images - mean) / std).contiguous(memory_format=torch.channels_last)
         with torch.inference_mode():
-            result: Array = self.net(x).float().cpu().numpy()
+            found = self.net(x).float()
+            if self.flip:
+                found = (found + self.net(x.flip(3)).float()) / 2
+        result: Array = found.cpu().numpy()
         return result
-
-
-def _pretrained(name: str, options: Mapping[str, Any], shape: tuple[int, ...]) -> nn.Module:
-    if is_import(name):
-        return own.make(name, 1000, shape, **own.checked(name, options))
-    defaults = NETS.defaults(name)
-    if {**defaults, **options}.get("weights", "none") == "none":
-        known = [other for other in NETS if "weights" in NETS.defaults(other)]
-        what = "Say which, by --weights" if name in known else f"Take one of {', '.join(known)}"
-        raise ConfigError(f"backbone {name!r} must have pretrained weights; got none. {what}.")
-    if "stem" in defaults:
-        options = {"stem": "imagenet", **options}
-    return create(name, 1000, shape, options)
 
 
 def folded(net: nn.Module) -> nn.Module:

@@ -1,0 +1,161 @@
+"""The user's own table with cleaned labels: every column in its order, CSV or Parquet as it came.
+
+Beside the columns stand what the label was (``given_label``), where the new one comes from (``label_source``: given,
+relabelled, human, unused) and how far the run believes it (``label_quality``). Rows that a person dropped are left out.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from selc._io.files import write_bytes, write_text
+from selc.analysis.findings import Findings
+from selc.data.image_cache.decode import shown
+from selc.data.preprocess.labels import tidied
+from selc.data.sources.arrow_table import ArrowTable
+from selc.data.sources.csv_table import CsvTable
+from selc.data.sources.table_columns import IDS, Table, image_column, known_column, label_column, named
+from selc.data.sources.tables import open_table, table_files
+from selc.errors import InputError, SelcError
+from selc.runs.cleaned import DROPPED, NAME, SOURCES, Cleaned
+from selc.runs.config import Choice
+from selc.runs.folder import RunFolder
+
+UNUSED = "unused"  # the source of a label that the run left out, such as one without a value
+ADDED = ("given_label", "label_source", "label_quality")
+
+
+class Corrected(NamedTuple):
+    """A table to be written: rows of the original that stay, and new values for some of its cells."""
+
+    table: Table
+    column: str  # of the labels
+    rows: list[int]  # that stay
+    labels: dict[int, Any]  # by row: the new label as the file writes it
+    added: dict[str, list[Any]]  # new columns, for the rows that stay
+
+
+def own_name(data: Choice) -> str | None:
+    """What the user's own table is called among the cleaned files; None where the data are no table."""
+    if data.name != "table":
+        return None
+    path = Path(data.options["path"])
+    return path.name if path.stem != NAME else f"{path.stem}-table{path.suffix}"
+
+
+def corrected_table(cleaned: Cleaned, findings: Findings, run: RunFolder, data: Choice) -> Corrected:
+    """What becomes of the table that ``data`` names."""
+    table = open_table(Path(data.options["path"]))
+    column = label_column(table, str(data.options.get("label_column", "")))
+    cells, _ = table.load([column], [])
+    written = named(tidied(cells[column]), table.classes(column) or ())
+    place = _places(table, run.ids, data.options)
+    labels_of_data = not run.config.labels.path and not run.config.labels.verified and run.config.noise.name == "none"
+    before = [run.classes[label] for label in cleaned.given.tolist()]
+    if labels_of_data and before != [written[place[sample]] for sample in run.ids]:
+        raise InputError(
+            f"{table.name} must still be the table of the run; got other labels in column {column!r}. Put it back."
+        )
+    spelt = _spelling(table, column, written)
+    sources, qualities = cleaned.source.tolist(), findings.quality.tolist()
+    labels: dict[int, Any] = {}
+    about: dict[int, tuple[str, float]] = {}
+    dropped = set()
+    for row, (sample, label) in enumerate(zip(run.ids, cleaned.labels.tolist(), strict=True)):
+        there = place[sample]
+        if sources[row] == DROPPED:
+            dropped.add(there)
+        elif run.classes[label] != written[there]:
+            labels[there] = spelt[run.classes[label]]
+        about[there] = (SOURCES[sources[row]], round(qualities[row], 4))
+    rows = [row for row in range(len(written)) if row not in dropped]
+    unused = (UNUSED, None)
+    columns = ([written[row] for row in rows], *zip(*(about.get(row, unused) for row in rows), strict=True))
+    return Corrected(
+        table, column, rows, labels, {_free(n, table.names): list(c) for n, c in zip(ADDED, columns, strict=True)}
+    )
+
+
+def write_corrected(corrected: Corrected, path: Path) -> None:
+    """Write the table in the form that it came in."""
+    if isinstance(corrected.table, CsvTable):
+        write_text(path, _as_csv(corrected, corrected.table))
+    else:
+        assert isinstance(corrected.table, ArrowTable)
+        write_bytes(path, _as_parquet(corrected, corrected.table))
+
+
+def _places(table: Table, ids: Sequence[str], options: Mapping[str, Any]) -> dict[str, int]:
+    """The row of the table that each sample is: by the column that names it, by its path, or by its number."""
+    given = str(options.get("id_column", ""))
+    image = image_column(table, str(options.get("path_column", "")))
+    by_column = given or (known_column(table, IDS) if image is None else None)
+    tries: list[Sequence[str]] = []
+    if by_column:
+        tries.append(table.load([by_column], [])[0][by_column])
+    if image is not None and table.images(image) is None:
+        with suppress(SelcError):  # a file is gone
+            tries.append([shown(name) for name in table_files(table, table.load([image], [])[0][image])[1]])
+    count = len(table.load([table.names[0]], [])[0][table.names[0]])
+    tries.append([str(row) for row in range(count)])
+    for names in tries:
+        place = {name: row for row, name in enumerate(names)}
+        if len(place) == len(names) and all(sample in place for sample in ids):
+            return place
+    raise InputError(f"{table.name} must still hold every sample of the run; got a table without some. Put it back.")
+
+
+def _spelling(table: Table, column: str, written: Sequence[str]) -> dict[str, Any]:
+    """How the file writes each class: as in its first row, else by its number among the classes that it names."""
+    raw = table.load([column], [])[0][column]
+    if isinstance(table, ArrowTable):
+        raw = table.table.column(column).to_pylist()
+    numbers: dict[str, Any] = {name: number for number, name in enumerate(table.classes(column) or ())}
+    return numbers | dict(zip(reversed(written), reversed(raw), strict=True))
+
+
+def _free(name: str, names: Sequence[str]) -> str:
+    """A name that no column has: the table may have been through this before."""
+    number, free = 2, name
+    while free in names:
+        number, free = number + 1, f"{name}_{number}"
+    return free
+
+
+def _as_csv(corrected: Corrected, table: CsvTable) -> str:
+    content = table.path.read_bytes().decode("utf-8-sig")
+    ending = "\r\n" if content.partition("\n")[0].endswith("\r") else "\n"
+    mark = "\ufeff" if table.path.read_bytes()[:3] == b"\xef\xbb\xbf" else ""
+    head, *rows = [row for row in csv.reader(io.StringIO(content, newline=""), delimiter=table.separator) if row]
+    place, text = table.names.index(corrected.column), io.StringIO()
+    writer = csv.writer(text, delimiter=table.separator, lineterminator=ending)
+    writer.writerow([*head, *corrected.added])
+    for number, row in enumerate(corrected.rows):
+        cells = list(rows[row])
+        if row in corrected.labels:
+            cells[place] = corrected.labels[row]
+        writer.writerow([*cells, *("" if v[number] is None else v[number] for v in corrected.added.values())])
+    return mark + text.getvalue()
+
+
+def _as_parquet(corrected: Corrected, table: ArrowTable) -> bytes:
+    import pyarrow
+    import pyarrow.parquet as parquet
+
+    whole, place = table.table, table.names.index(corrected.column)
+    field = whole.schema.field(place)
+    values = whole.column(place).to_pylist()
+    for row, label in corrected.labels.items():
+        values[row] = label
+    whole = whole.set_column(place, field, pyarrow.array(values, type=field.type)).take(pyarrow.array(corrected.rows))
+    kinds = (pyarrow.string(), pyarrow.string(), pyarrow.float64())
+    for (name, column), kind in zip(corrected.added.items(), kinds, strict=True):
+        whole = whole.append_column(name, pyarrow.array(column, type=kind))
+    buffer = io.BytesIO()
+    parquet.write_table(whole, buffer)
+    return buffer.getvalue()
