@@ -25,7 +25,7 @@ quick: .venv/ok ; $(PY) -m pytest -m "not exhaustive and not browser and not ada
 doctest: .venv/ok
 	$(PY) -m pytest -n 0 --doctest-modules src/selc $(patsubst %,--ignore src/selc/integrations/%.py,lightning transformers)
 test-all: test test-adapters ; $(PY) -m pytest -m "exhaustive or browser" && $(PY) tests/run_arithmetic.py --changed
-test-adapters: .venv-adapters/ok ; .venv-adapters/bin/python -m pytest -m adapters tests/adapters
+test-adapters: .venv-adapters/ok ; .venv-adapters/bin/python -m pytest -m adapters tests/adapters tests/*/test_label_studio.py
 test-arithmetic: .venv/ok ; $(PY) tests/run_arithmetic.py
 check: .venv/ok
 	.venv/bin/ruff check .
@@ -63,6 +63,7 @@ clean: ; rm -rf .venv .venv-adapters build runs .mypy_cache .ruff_cache .pytest_
 	@echo "Setting up .venv-adapters (some minutes the first time) ..."
 	@$(PYTHON) -m venv .venv-adapters
 	@$(PIP_ADAPTERS) "torch==$(TORCH)+cpu" 2>/dev/null || { test -z "$$CI" && $(PIP_ADAPTERS) "torch==$(TORCH)"; }
-	@$(PIP_ADAPTERS) -e ".[transformers,lightning]" datasets pytest pytest-xdist pytest-timeout
+	@$(PIP_ADAPTERS) -e ".[transformers,lightning,track,report]" datasets skorch label-studio-sdk cleanlab \
+	  sqlalchemy alembic sqlparse pytest pytest-xdist pytest-timeout
 	@touch $@
 .PHONY: demo test quick doctest test-all test-adapters test-arithmetic check bench docs clean

@@ -1,7 +1,8 @@
-"""Finding wrong labels: one SELC run against five-fold cross-validation, AUM and the confidence of the last epoch.
+"""Finding wrong labels: one SELC run against five folds, a recorder, AUM and the confidence of the last epoch.
 
 Five-fold self-confidence is what confident learning starts from: five trainings, each judging the rows that it has not
 seen, with as many epochs as the SELC run, and with fewer (the best number is chosen with hindsight, in its favour).
+The recorder watches one plain training with cross entropy, all of whose rows are trained on, and changes nothing.
 Same network and settings for all (MLP 512-512, SGD 0.02 and momentum 0.9, constant rate, batch 128). For each: AUROC
 and average precision of finding the wrong labels, and processor time; for SELC also the zones. Resumable.
 """
@@ -22,8 +23,9 @@ from torch import Tensor
 from selc._io.files import write_text
 from selc.analysis import analyse
 from selc.analysis.findings import RELABEL, REVIEW
+from selc.analysis.training_pass import by_training_pass
 from selc.methods import CE, SELC, create
-from selc.types import TrainSet
+from selc.types import Pass, TrainSet
 from suite import Cell, arguments_for, load, plan_for, run_all, train
 
 RESULTS = Path(__file__).parent / "results" / "findings.jsonl"
@@ -45,7 +47,7 @@ class Job:
 
     data: str
     noise: str
-    way: str  # selc, five-fold, aum, last-epoch
+    way: str  # selc, five-fold, aum, last-epoch, recorder
     epochs: int
     seed: int
 
@@ -56,7 +58,7 @@ def jobs(sets: list[str], seeds: list[int]) -> list[Job]:
         if data not in sets:
             continue
         for seed in seeds:
-            wanted += [Job(data, noise, way, EPOCHS[data], seed) for way in ("selc", "last-epoch", "aum")]
+            wanted += [Job(data, noise, way, EPOCHS[data], seed) for way in ("selc", "last-epoch", "aum", "recorder")]
             wanted += [Job(data, noise, "five-fold", epochs, seed) for epochs in FOLD_EPOCHS[data]]
     return wanted
 
@@ -72,6 +74,10 @@ def run(job: Job, folder: str | None) -> dict[str, Any]:
         quality, more = by_selc(cell, job)
     elif job.way == "five-fold":
         quality = out_of_fold(cell, job).gather(1, cell.given[:, None]).flatten()
+    elif job.way == "recorder":
+        outcome = train(cell, CE(), plan_for(job.epochs, 0.02, job.seed), tests=False)
+        seen = Pass(outcome.losses, outcome.predictions, outcome.confidences, outcome.beliefs)
+        quality = by_training_pass(seen, cell.given, cell.data.num_classes).findings.quality
     else:
         method = CE() if job.way == "last-epoch" else create("aum")
         outcome = train(cell, method, plan_for(job.epochs, 0.02, job.seed), tests=False)

@@ -24,8 +24,8 @@ LAYERS = [
     {"encoders", "methods"},
     {"training"},
     {"runs"},
-    {"report", "screen", "estimator", "integrations"},
-    {"demo", "bench", "review"},
+    {"report", "screen", "estimator"},
+    {"demo", "bench", "review", "integrations"},
     {"cli"},
     {"__main__"},
 ]

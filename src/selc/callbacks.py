@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from selc.types import Decided, Pass
@@ -46,8 +48,8 @@ class EpochRecord:
 class Callback:
     """Hooks into a training; override those that you need. By default they do nothing.
 
-    The first four are called in this order by the loop, the others whenever there is something to say; each in every
-    process that was given the callback.
+    The first six are called in this order, those of a stage for each stage, the others whenever there is something to
+    say; each in every process that was given the callback.
 
     Examples
     --------
@@ -58,6 +60,9 @@ class Callback:
     >>> Enough().on_epoch_end(EpochRecord({"stage": 0, "epoch": 4, "loss": 0.05}))
     True
     """
+
+    def on_run_begin(self, folder: Path | None) -> None:
+        """A run begins, or goes on, in its ``folder``; None: nothing is written."""
 
     def on_stage_begin(self, stage: int, epochs: int, first_epoch: int, rows: int, aside: str) -> None:
         """A stage begins, or goes on after an interruption at ``first_epoch``.
@@ -77,6 +82,9 @@ class Callback:
 
     def on_epoch_saved(self, record: EpochRecord) -> None:
         """An epoch is done, decided on, and saved or on its way to the disk."""
+
+    def on_run_end(self, summary: Mapping[str, Any], folder: Path | None) -> None:
+        """The results are there, and in the ``folder`` if there is one; ``summary`` is what its summary.json holds."""
 
     def on_message(self, text: str) -> None:
         """What happens next, in a sentence."""
@@ -102,6 +110,10 @@ class Callbacks(Callback):
     def __init__(self, each: Iterable[Callback]) -> None:
         self.each = tuple(each)
 
+    def on_run_begin(self, folder: Path | None) -> None:
+        for callback in self.each:
+            callback.on_run_begin(folder)
+
     def on_stage_begin(self, stage: int, epochs: int, first_epoch: int, rows: int, aside: str) -> None:
         for callback in self.each:
             callback.on_stage_begin(stage, epochs, first_epoch, rows, aside)
@@ -119,6 +131,10 @@ class Callbacks(Callback):
         for callback in self.each:
             callback.on_epoch_saved(record)
 
+    def on_run_end(self, summary: Mapping[str, Any], folder: Path | None) -> None:
+        for callback in self.each:
+            callback.on_run_end(summary, folder)
+
     def on_message(self, text: str) -> None:
         for callback in self.each:
             callback.on_message(text)
@@ -135,3 +151,12 @@ class Callbacks(Callback):
         """Tell the user, by a warning if no callback does."""
         if not self.on_notice(text):
             warnings.warn(text, stacklevel=2)
+
+
+def with_trackers(callbacks: Sequence[Callback], tracker: Any) -> list[Callback]:
+    """The callbacks, and those of trackers: names such as ``mlflow``, or `selc.integrations.trackers.Tracker`."""
+    if not tracker:
+        return list(callbacks)
+    # By its name: what trains knows no tracker, and imports none before one is asked for.
+    found: list[Callback] = import_module("selc.integrations.trackers").tracking(tracker, callbacks)
+    return [*callbacks, *found]

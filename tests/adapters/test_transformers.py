@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import socket
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +16,7 @@ from selc._io.files import read_tensors
 from selc.analysis import Why
 from selc.errors import ConfigError, InputError
 from tests.adapters.texts import CLASSES, LENGTH, OUT, ROWS, WORDS, sentences
+from tests.adapters.together import run_together
 
 pytestmark = [pytest.mark.adapters, pytest.mark.filterwarnings("ignore")]
 EPOCHS, BATCH = 4, 32
@@ -213,19 +211,8 @@ def test_a_training_resumed_from_a_checkpoint_ends_with_the_same_bits(tmp_path: 
 
 
 def test_two_processes_end_with_the_targets_of_one(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "GLOO_SOCKET_IFNAME": "lo"}
     for size in (1, 2):
-        started = []
-        for rank in range(size):
-            place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size), **meeting}
-            who = {**os.environ, **(place if size > 1 else {}), "OMP_NUM_THREADS": "1"}
-            command = [sys.executable, "-m", "tests.adapters.work", str(tmp_path), str(size)]
-            started.append(subprocess.Popen(command, env=who, stderr=subprocess.PIPE, text=True))
-        for process in started:
-            _, said = process.communicate(timeout=200)
-            assert process.returncode == 0, said[-2000:]
+        run_together(size, "-m", "tests.adapters.work", str(tmp_path), str(size))
     alone = read_tensors(tmp_path / "1-0.safetensors")
     assert bool((alone["targets"].amax(dim=1) < 1).all())
     for rank in range(2):

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib import import_module
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -96,6 +98,48 @@ class LabelAnalysis:
                 "a frame needs pandas; got no such package. Install it (pip install pandas), or take issues()."
             ) from None
         return pandas.DataFrame(self.issues(ids, classes)).sort_values("label_quality", kind="stable")
+
+    # What follows is made elsewhere and looked up by name: an analysis knows no page and no other library.
+
+    def report(self, path: Path | str, items: Any = None, **options: Any) -> Path:
+        """Write a report as one page of HTML that needs nothing else.
+
+        Parameters
+        ----------
+        path : Path or str
+            The file to write.
+        items : optional
+            The samples in the order of the labels, to be shown: an array of images or of rows, a list of paths, texts
+            or images of Pillow, a dataset (of pairs the first part is shown), a DataFrame.
+        **options
+            ``ids`` [N] and ``classes`` [C], names in the place of numbers; ``samples``, how many are shown (60).
+
+        Returns
+        -------
+        Path
+            The file.
+        """
+        written: Path = import_module("selc.report.of_labels").write_report_on(self, path, items, **options)
+        return written
+
+    def review(self, path: Path | str, items: Any = None, **options: Any) -> Path:
+        """Write a page on which a person decides about labels; `decided` reads what it saves.
+
+        The parameters are those of `report`, but ``top`` (500) says how many samples there are.
+        """
+        written: Path = import_module("selc.report.of_labels").write_review_of(self, path, items, **options)
+        return written
+
+    def decided(self, path: Path | str, **names: Any) -> Any:
+        """What was decided on the review page: ``labels`` [N], and whether each was ``verified`` or ``dropped``.
+
+        ``names`` are the ``ids`` and ``classes`` that the page was written with.
+        """
+        return import_module("selc.runs.decided").decided_labels(self, path, **names)
+
+    def to_cleanlab(self, pred_probs: Any = None, *, classes: Column | None = None) -> Any:
+        """What cleanlab's functions and Datalab take: see `selc.integrations.cleanlab.to_cleanlab`."""
+        return import_module("selc.integrations.cleanlab").to_cleanlab(self, pred_probs, classes=classes)
 
     def as_dict(self) -> dict[str, Any]:
         """What is not a table, for a file."""

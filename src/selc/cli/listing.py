@@ -21,6 +21,7 @@ class Kind(StrEnum):
     METRICS = "metrics"
     ENCODERS = "encoders"
     TOOLS = "tools"
+    TRACKERS = "trackers"
 
 
 def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
@@ -30,6 +31,7 @@ def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
         from rich.table import Table
 
         from selc.data import DATASETS
+        from selc.integrations.trackers import TRACKERS
         from selc.methods import METHODS
         from selc.nets import NETS
         from selc.noise import NOISES
@@ -47,6 +49,7 @@ def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
             Kind.DATASETS: DATASETS,
             Kind.METRICS: METRICS,
             Kind.TOOLS: TOOLS,
+            Kind.TRACKERS: TRACKERS,
         }
         registry = registries[kind]
         if kind is Kind.DATASETS:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from selc.callbacks import Callback
     from selc.data import Bundle
     from selc.runs import Config, RunFolder
+
+_TRACK = "Where metrics and result go besides: tensorboard, mlflow or wandb; may be given several times."
 
 
 def demo(
@@ -67,6 +70,13 @@ def train(
     text_column: Annotated[
         list[str] | None,
         typer.Option(help="Column of free text, where it is not recognised; may be given several times."),
+    ] = None,
+    annotator_column: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Labels by several annotators: the column of each (give it several times), or the one column that "
+            "names them, where each label is a row."
+        ),
     ] = None,
     skip_bad: Annotated[
         bool | None, typer.Option("--skip-bad", help="Go on without samples that cannot be read.")
@@ -118,6 +128,7 @@ def train(
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting: method.alpha=0.8")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run. (default: runs/DATA-METHOD-K)")] = None,
+    track: Annotated[list[str] | None, typer.Option(metavar="TRACKER", help=_TRACK)] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what was found and what would be done.")] = False,
 ) -> None:
     """Train a method on a dataset; write model, corrected labels and history to a run folder."""
@@ -134,6 +145,8 @@ def train(
         options["skip_bad"] = skip_bad
         if text_column:
             options["text_column"] = tuple(text_column)
+        if annotator_column:
+            options["annotator_column"] = tuple(annotator_column)
         if data is None:
             settings["data"], data = data_of_file(settings, options)
         else:
@@ -196,11 +209,11 @@ def train(
             if world.leads:
                 show_notes(bundle.notes)  # a run shows them as it begins
             return
-        with resumable(folder), _screen() as screen:
+        with resumable(folder), _watched(track) as watching:
             if goes_on:  # with the very settings of this call, so what they import is the user's own wish
-                run = resume_run(folder, [screen], bundle, trust=True)
+                run = resume_run(folder, watching, bundle, trust=True)
             else:
-                run = execute(resolved, folder, [screen], bundle)
+                run = execute(resolved, folder, watching, bundle)
         if world.leads:
             _show(run)
 
@@ -243,6 +256,7 @@ def resume(
     trust: Annotated[
         bool, typer.Option("--trust", help="Import the code of one's own that the run folder names.")
     ] = False,
+    track: Annotated[list[str] | None, typer.Option(metavar="TRACKER", help=_TRACK)] = None,
 ) -> None:
     """Go on with a run that was interrupted; the result is the same as without the interruption."""
     with together():
@@ -254,8 +268,8 @@ def resume(
             if current().leads:
                 print(f"{run} is finished already; nothing to do.")
             return
-        with resumable(run), _screen() as screen:
-            folder = resume_run(run, [screen], trust=trust)
+        with resumable(run), _watched(track) as watching:
+            folder = resume_run(run, watching, trust=trust)
         if current().leads:
             _show(folder)
 
@@ -277,13 +291,18 @@ def _last_folder(name: str) -> Path | None:
     return Path("runs") / f"{name}-{number}" if number else None
 
 
-def _screen() -> AbstractContextManager[Callback]:
-    """Only one of several processes shows how it goes."""
-    from selc.callbacks import Silent
+@contextmanager
+def _watched(track: list[str] | None) -> Iterator[list[Callback]]:
+    """Only one of several processes shows how it goes, and tells trackers."""
+    from selc.callbacks import Silent, with_trackers
     from selc.screen import Screen
     from selc.world import current
 
-    return Screen() if current().leads else nullcontext(Silent())
+    if not current().leads:
+        yield [Silent()]
+        return
+    with Screen() as screen:
+        yield with_trackers([screen], track)
 
 
 def _show(run: RunFolder) -> None:

@@ -52,6 +52,7 @@ class Bundle:
     numbered: bool = False  # whether ids are but the numbers of rows
     groups: Tensor | None = None  # [N] rows that belong together, where the data say so
     time: Tensor | None = None  # [N] when each row was taken, where the data say so
+    soft: Tensor | None = None  # [N, C] shares of the votes, where several annotators labelled the data
 
     @property
     def by_place(self) -> bool:

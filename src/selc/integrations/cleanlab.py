@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 
+from selc.analysis import LabelAnalysis
+from selc.analysis.findings import Column
 from selc.errors import ConfigError, InputError
 from selc.runs.folder import RunFolder
 
@@ -39,24 +42,41 @@ class Fitted(Protocol):
     transition_matrix_: Array
 
 
-def to_cleanlab(source: Fitted | RunFolder | Path | str, pred_probs: Any = None) -> ForCleanlab:
-    """The result of a fitted `SELCClassifier` or of a finished run, as cleanlab takes it.
+def to_cleanlab(
+    source: Fitted | RunFolder | LabelAnalysis | Path | str, pred_probs: Any = None, *, classes: Column | None = None
+) -> ForCleanlab:
+    """The result of a fitted `SELCClassifier`, of a finished run or of an analysis, as cleanlab takes it.
 
     ``pred_probs`` [N, C] replaces the network's own probabilities. cleanlab is meant for those of samples that the
     network has not seen (``cross_val_predict(..., method="predict_proba")``); ours were seen, though by a network that
-    did not learn their wrong labels by heart.
+    did not learn their wrong labels by heart. An analysis has no probabilities, only what it concludes of each label:
+    there the given label has its quality, and the suggested class the rest (else the predicted one; if that is the
+    given label, all others). ``classes`` [C] names its classes, by default by number.
     """
+    if isinstance(source, LabelAnalysis):
+        C = len(source.transition_matrix)
+        names = np.arange(C) if classes is None else np.asarray(classes)
+        if len(names) != C:
+            raise InputError(f"classes must be the names of {C} classes; got {len(names)}.")
+        table, probs, matrix = source.issues(classes=names), _concluded(source), source.transition_matrix.numpy()
+        return _handed(table, probs if pred_probs is None else pred_probs, matrix, names)
+    if classes is not None:
+        raise InputError("classes go with an analysis; got them with what names its own. Leave them out.")
     if isinstance(source, RunFolder | Path | str):
-        table, probs, matrix, classes = _of_run(source if isinstance(source, RunFolder) else RunFolder.open(source))
+        table, probs, matrix, names = _of_run(source if isinstance(source, RunFolder) else RunFolder.open(source))
     else:
         if not hasattr(source, "label_issues_"):
             raise InputError("a SELCClassifier must be fitted before its result can be handed on; got one that is not.")
-        table, classes = source.label_issues_, source.classes_
+        table, names = source.label_issues_, source.classes_
         probs, matrix = source.pred_probs_, source.transition_matrix_
+    return _handed(table, probs if pred_probs is None else pred_probs, matrix, names)
+
+
+def _handed(table: dict[str, Array], pred_probs: Any, matrix: Array, classes: Array) -> ForCleanlab:
     number = {name: k for k, name in enumerate(classes.tolist())}
     numbered = {name: _numbers(table[name], number) if name.endswith("_label") else table[name] for name in COLUMNS}
     given = numbered["given_label"]
-    chosen = np.asarray(probs if pred_probs is None else pred_probs, dtype=np.float64)
+    chosen = np.asarray(pred_probs, dtype=np.float64)
     if chosen.shape != (len(given), len(classes)):
         raise InputError(f"pred_probs must be of shape {[len(given), len(classes)]}; got {list(chosen.shape)}.")
     return ForCleanlab(given, chosen, _pandas().DataFrame(numbered), matrix.T.copy(), classes)
@@ -113,6 +133,18 @@ def _of_run(run: RunFolder) -> tuple[dict[str, Array], Array, Array, Array]:
     probs = run.table("probs").full().double().numpy()
     matrix = analysis.transition_matrix.double().numpy()
     return table, probs, matrix, classes
+
+
+def _concluded(analysis: LabelAnalysis) -> Array:
+    """What an analysis concludes of each label, as probabilities [N, C]."""
+    found, C = analysis.findings, len(analysis.transition_matrix)
+    given, quality = found.given, found.quality.double().clamp(0, 1)
+    other = torch.where(found.suggested != given, found.suggested, found.predicted)
+    rest = torch.where(other == given, (1 - quality) / (C - 1), 0.0)
+    p = rest[:, None].expand(-1, C).clone()
+    p.scatter_(1, other[:, None], (1 - quality)[:, None])
+    p.scatter_(1, given[:, None], quality[:, None])
+    return p.numpy()
 
 
 def _numbers(labels: Array, number: dict[Any, int]) -> Array:

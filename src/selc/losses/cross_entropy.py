@@ -69,7 +69,8 @@ def checked_labels(labels: Tensor, num_classes: int) -> Tensor:
     if labels.dtype == torch.bool or labels.is_floating_point() or labels.is_complex():
         raise InputError(f"labels must be integers; got {labels.dtype}. Convert them to class numbers first.")
     if labels.dim() != 1 or labels.numel() == 0:
-        raise InputError(f"labels must be a non-empty vector [N]; got shape {tuple(labels.shape)}.")
+        several = " Several labels of a sample (multi-label, tokens) are not supported." if labels.dim() > 1 else ""
+        raise InputError(f"labels must be a non-empty vector [N]; got shape {tuple(labels.shape)}.{several}")
     labels = labels.long()
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= num_classes:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from selc._io.files import read_json, write_text
-from selc.analysis.findings import RELABEL, REVIEW, Findings
 from selc.analysis.words import decision_sentence, percent
 from selc.data import Bundle
 from selc.errors import InputError, RunFolderError
-from selc.report.figures import BELIEVED, as_svg, plates, shares, worst_classes
+from selc.report.class_tables import classes_table, matrix_table, pairs_table
+from selc.report.figures import BELIEVED, as_svg, plates
 from selc.report.gallery import SHOWN, Gallery, gallery
 from selc.report.reading import Snapshot
 from selc.report.sentences import truth, turning_point, what_happened
@@ -30,11 +30,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 LARGEST = 3_000_000  # bytes of a page
-MATRIX = 12  # classes whose matrix is also a table
-CLASSES = 50  # rows of the table of classes
-PAIRS = 15  # of labels
 EPOCHS = 40  # rows of the table of epochs
-_LETTERS = 80  # of a class's name
 _LINES = 20  # of remarks on the data
 
 # What each file of a finished run is.
@@ -93,7 +89,7 @@ def render(run: Snapshot, shown: Gallery, pictures: dict[str, Picture]) -> str:
     """The page as text. Every name of the user's passes through the template, which escapes it."""
     found = run.verdicts
     text = (
-        _templates()
+        templates()
         .get_template("report.html")
         .render(
             name=run.path.resolve().name,
@@ -106,9 +102,9 @@ def render(run: Snapshot, shown: Gallery, pictures: dict[str, Picture]) -> str:
             pictures=pictures,
             epochs=_epochs(run),
             measured=metrics_table(run),
-            matrix=_matrix(run, found),
-            pairs=_pairs(run, found),
-            classes=_classes(run, found),
+            matrix=matrix_table(found, run.classes),
+            pairs=pairs_table(found, run.classes),
+            classes=classes_table(found, run.classes, run.true),
             shown=shown,
             trust=trust(run),
             helpful=helpful(run),
@@ -124,7 +120,7 @@ def render(run: Snapshot, shown: Gallery, pictures: dict[str, Picture]) -> str:
     return text.encode(errors="replace").decode()
 
 
-def _templates() -> Environment:
+def templates() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -241,63 +237,6 @@ def metrics_table(run: Snapshot) -> dict[str, Any] | None:
         for name in metrics
     ]
     return {"sets": list(sets), "rows": rows} if len(rows) > 1 else None  # the figure has the first
-
-
-def _matrix(run: Snapshot, found: Findings | None) -> dict[str, Any] | None:
-    """Counts of given by suggested labels, where there are few enough classes for a table."""
-    C = len(run.classes)
-    if found is None or C > MATRIX:
-        return None
-    counts = torch.bincount(found.given * C + found.suggested, minlength=C * C).view(C, C)
-    names = [shortened(name, _LETTERS) for name in run.classes]
-    depth = counts / counts.sum(1, keepdim=True).clamp_min(1)
-    rows = [
-        (name, [(count, round(share, 2)) for count, share in zip(line, part, strict=True)])
-        for name, line, part in zip(names, counts.tolist(), depth.tolist(), strict=True)
-    ]
-    return {"names": names, "rows": rows}
-
-
-def _pairs(run: Snapshot, found: Findings | None) -> list[tuple[str, str, int, str]]:
-    """The most frequent suggestions of another label: given, suggested, how many, share of the given label."""
-    if found is None:
-        return []
-    C = len(run.classes)
-    disputed = found.suggested != found.given
-    pairs, counts = (found.given * C + found.suggested)[disputed].unique(return_counts=True)
-    sizes = torch.bincount(found.given, minlength=C)
-    order = counts.argsort(descending=True, stable=True)[:PAIRS]
-    names = [shortened(name, _LETTERS) for name in run.classes]
-    return [
-        (names[pair // C], names[pair % C], count, percent(count / int(sizes[pair // C])))
-        for pair, count in zip(pairs[order].tolist(), counts[order].tolist(), strict=True)
-    ]
-
-
-def _classes(run: Snapshot, found: Findings | None) -> dict[str, Any] | None:
-    """A row for each class, the worst first: how many labels are in doubt, and what they are taken for."""
-    if found is None:
-        return None
-    C = len(run.classes)
-    issues = found.is_issue
-    doubt = shares(issues, found.given, C)
-    sizes = torch.bincount(found.given, minlength=C).tolist()
-
-    def count(action: int) -> list[int]:
-        chosen = found.given[issues & (found.action == action)]
-        result: list[int] = torch.bincount(chosen, minlength=C).tolist()
-        return result
-
-    relabel, review = count(RELABEL), count(REVIEW)
-    really = None if run.true is None else shares(found.given != run.true, found.given, C).tolist()
-    rows = []
-    for k in worst_classes(found, C)[:CLASSES].tolist():
-        taken = torch.bincount(found.suggested[issues & (found.given == k)], minlength=C)
-        other = shortened(run.classes[int(taken.argmax())], _LETTERS) if int(taken.max()) else "–"
-        true = None if really is None else percent(really[k])
-        name = shortened(run.classes[k], _LETTERS)
-        rows.append((name, sizes[k], relabel[k], review[k], percent(float(doubt[k])), other, true))
-    return {"rows": rows, "all": C, "truth": really is not None}
 
 
 def _protocol(run: Snapshot) -> list[tuple[str, str]]:

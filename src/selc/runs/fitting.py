@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from selc.analysis import analyse
-from selc.callbacks import Callback, Callbacks
+from selc.callbacks import Callback, Callbacks, with_trackers
 from selc.data import ArrayInputs, DatasetInputs, Recipe
 from selc.data.dealing import groups_of, times_of
 from selc.data.image_cache.cache import cache_folder
@@ -21,6 +21,7 @@ from selc.data.inputs.datasets import labels_of
 from selc.data.preprocess.coding import Cells, Coding
 from selc.data.preprocess.features import FeatureInputs, Scale
 from selc.data.preprocess.labels import bad_labels, class_names, encode, is_missing, tidied
+from selc.data.sources.annotators import Votes, votes_by_column
 from selc.data.sources.feature_table import notes_on_empty_texts
 from selc.data.sources.frames import (
     TEXT,
@@ -36,6 +37,7 @@ from selc.data.sources.recognise import suits
 from selc.encoders import NONE, Encoding, choice_of
 from selc.encoders import encode as encode_images
 from selc.errors import ConfigError, InputError
+from selc.memory.store import Store
 from selc.methods import METHODS, Method
 from selc.methods import create as create_method
 from selc.nets import create as create_net
@@ -51,6 +53,10 @@ from selc.training.metrics import chosen
 from selc.types import EvalSet, Inputs, Labels, Outcome, TrainSet
 from selc.world import current
 
+_SEVERAL = (
+    " Several labels of a sample (multi-label, tokens) are not supported; those of several annotators are, with "
+    "annotators=True."
+)
 Net = str | nn.Module | Callable[[int], nn.Module]
 
 
@@ -72,6 +78,8 @@ def fit(
     out: Path | str | None = None,
     resume: bool = False,
     callbacks: Sequence[Callback] = (),
+    tracker: Any = None,
+    annotators: bool = False,
     **train: Any,
 ) -> Outcome:
     """Train on ``x`` with noisy ``labels``; get the model and the labels it believes.
@@ -113,6 +121,12 @@ def fit(
         Go on with the run in ``out``, with the same arguments.
     callbacks : sequence of Callback, optional
         Hear of each epoch, and may end a stage; see `selc.Callback`.
+    tracker : str, sequence or object, optional
+        Where metrics and result go besides: "tensorboard", "mlflow", "wandb", several of them, or an object with
+        options (`selc.integrations.trackers`).
+    annotators : bool, default False
+        Whether ``labels`` are [N, A], a column for each annotator (empty or None: no vote): what most say is the label,
+        and the shares of the votes are trained on.
     **train
         Fields of `selc.Plan`, such as ``epochs`` and ``lr``.
 
@@ -142,16 +156,19 @@ def fit(
     >>> bool((outcome.corrected_labels == true).float().mean() > 0.95)
     True
     """
+    callbacks = with_trackers(callbacks, tracker if current().leads else None)
+    votes = _votes(labels, Callbacks(callbacks)) if annotators else None
     if encoder is not None and not _from_hub(x):
         raise ConfigError(f"encoder is for the images of a Hugging Face dataset; got x of type {type(x).__name__}.")
     by = encoder or (AUTO if net is None else NONE)
-    samples = _samples(x, labels, tests or {}, val, Callbacks(callbacks), by)
+    given = labels if votes is None else _as_numbers(votes.labels)
+    samples = _samples(x, given, tests or {}, val, Callbacks(callbacks), by)
     count = num_classes or len(samples.classes) or (int(samples.labels.max()) + 1 if samples.labels.numel() else 0)
     classes = _names(samples.classes, count)
     rows = len(samples.labels)
     data = TrainSet(
         samples.inputs,
-        Labels(samples.labels, count),
+        Labels(samples.labels if votes is None else Store.of({"table": votes.soft(classes)}, count), count),
         held=_held(verified, rows),
         groups=groups_of(groups, rows),
         time=times_of(time, rows),
@@ -164,7 +181,8 @@ def fit(
     factory = _factory(net, shape, net_options)
     if out is None:
         trainer = Trainer(plan, factory, tests=samples.tests, val=samples.val, callbacks=callbacks)
-        return _described(whole(trainer.fit(chosen_method, data)), samples, data, classes)
+        Callbacks(callbacks).on_run_begin(None)
+        return _described(whole(trainer.fit(chosen_method, data)), samples, data, classes, Callbacks(callbacks))
     config = Config(
         data=Choice(name=ARRAYS),
         noise=Choice(name="none"),
@@ -179,7 +197,8 @@ def fit(
             if not run.finished:
                 run.check_resumable()
         else:
-            RunFolder.create(out, config, noise, None, classes, samples.ids, held=data.held)
+            soft = None if votes is None else Store.of({"table": votes.soft(classes)}, count)
+            RunFolder.create(out, config, noise, None, classes, samples.ids, target=soft, held=data.held)
         write_inputs(run.path, samples.inputs)
     current().barrier()
     outcome = train_into(
@@ -193,7 +212,7 @@ def fit(
         fingerprint=config.fingerprint(noise.digest),
         callbacks=callbacks,
     )
-    return _described(outcome, samples, data, classes)
+    return _described(outcome, samples, data, classes, None)
 
 
 @dataclass(frozen=True)
@@ -230,6 +249,26 @@ def _samples(
         for note in notes_on_empty_texts(inputs.coding, text_cells(x)):
             callbacks.notice(note)
     return _Samples(inputs, numbers, classes, others, eval_set("val", val) if val is not None else None, recipe)
+
+
+def _votes(labels: Any, callbacks: Callbacks) -> Votes:
+    """Labels by several annotators, [N, A]; a DataFrame names them."""
+    values = labels.to_numpy() if is_frame(labels) else np.asarray(labels)
+    if values.ndim != 2 or values.shape[1] < 2:
+        raise InputError(
+            f"labels by several annotators must be [N, A], a column for each of two or more; got shape "
+            f"{list(values.shape)}."
+        )
+    names = labels.columns if is_frame(labels) else range(1, values.shape[1] + 1)
+    votes = votes_by_column({str(name): values[:, k].tolist() for k, name in enumerate(names)})
+    for note in votes.notes():
+        callbacks.notice(note)
+    return votes
+
+
+def _as_numbers(labels: list[str]) -> list[int] | list[str]:
+    """Labels that are numbers of classes as such, as if they had been given alone."""
+    return [int(label) for label in labels] if all(label.isdecimal() for label in labels) else labels
 
 
 def _pair(x: Any, labels: Any, like: Inputs | None = None) -> tuple[Inputs, Any]:
@@ -290,7 +329,7 @@ def _labels(labels: Any, classes: tuple[str, ...] | None = None, what: str = "")
     if classes == ():
         raise InputError(f"the labels of {what} must be numbers like those of the data; got names.")
     if values.ndim != 1 or not values.size:
-        raise InputError(f"labels must be a non-empty vector [N]; got shape {values.shape}.")
+        raise InputError(f"labels must be a non-empty vector [N]; got shape {values.shape}.{_SEVERAL}")
     written = tidied(values.tolist())
     bad_labels(written, classes, what or "the data", lambda row: f"in row {row}", skip_bad=False)
     known = classes or class_names(written)
@@ -345,7 +384,7 @@ def _array(labels: Any) -> np.ndarray[Any, Any]:
         return values
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         kind = type(labels).__name__
-        raise InputError(f"labels must be integers or names, one per sample; got {kind}: {error}.") from None
+        raise InputError(f"labels must be integers or names, one per sample; got {kind}: {error}.{_SEVERAL}") from None
 
 
 def _are_names(values: np.ndarray[Any, Any]) -> bool:
@@ -408,14 +447,21 @@ def _names(classes: tuple[str, ...], count: int) -> tuple[str, ...]:
     return classes + tuple(str(k) for k in range(len(classes), count))
 
 
-def _described(outcome: Outcome, samples: _Samples, data: TrainSet, classes: tuple[str, ...]) -> Outcome:
-    """The outcome with the names of its classes, and what it says of each label."""
+def _described(
+    outcome: Outcome, samples: _Samples, data: TrainSet, classes: tuple[str, ...], callbacks: Callbacks | None
+) -> Outcome:
+    """The outcome with the names of its classes, and what it says of each label.
+
+    ``callbacks`` are told of the result, unless they were already.
+    """
     outcome.classes, outcome.named = classes, bool(samples.classes)
     names = np.array(classes, dtype=np.str_) if outcome.named else np.arange(len(classes))
     ids = np.arange(len(data)) if samples.ids is None else np.array(samples.ids, dtype=np.str_)
     analysis = analyse(outcome, data.labels.hard, len(classes), data.held)
     outcome.corrected = analysis.corrected
     outcome.label_issues_ = analysis.findings.columns(ids, names)
+    if callbacks is not None:
+        callbacks.on_run_end(analysis.as_dict(), None)
     return outcome
 
 

@@ -16,7 +16,7 @@ from selc.analysis import LabelAnalysis, analyse
 from selc.analysis.findings import ACTIONS
 from selc.callbacks import Callback, Callbacks, EpochRecord, Silent
 from selc.data import Bundle
-from selc.errors import RunFolderError
+from selc.errors import ConfigError, RunFolderError
 from selc.memory.store import Store
 from selc.methods import Method
 from selc.methods import create as create_method
@@ -56,7 +56,7 @@ def execute(
         epochs = config.noise.options.get("teacher_epochs", 0)
         supply = supply_for(bundle, job.net, config.train, callbacks, epochs)
         noise = draw_noise(config.noise.name, bundle.labels, C, seed, config.noise.options, supply=supply)
-        start = Start(noise.labels)
+        start = Start(noise.labels, _shares(bundle, config))
     if config.labels.verified:
         start = with_verdicts(start, config.labels.verified, bundle)
         noise = measured(bundle.labels, start.labels, C)._replace(facts=noise.facts)
@@ -72,6 +72,18 @@ def execute(
     run = RunFolder.open(out)
     job.go(run, callbacks)
     return run
+
+
+def _shares(bundle: Bundle, config: Config) -> Store | None:
+    """The votes of several annotators as soft labels to train on."""
+    if bundle.soft is None:
+        return None
+    if config.noise.name != "none":
+        raise ConfigError(
+            f"--noise must be none where several annotators labelled the data; got {config.noise.name!r}, and the "
+            "votes would not be those on the noisy labels. Leave one of both out."
+        )
+    return Store.of({"table": bundle.soft}, len(bundle.classes))
 
 
 def begun(path: Path, config: Config) -> bool:
@@ -194,6 +206,8 @@ def train_into(
         sweep(run.path)  # what killed processes left; the others wait at the next line
     finished = world.broadcast(run.finished)
     ours = [MetricsFile(run), *callbacks] if world.leads else [Silent()]
+    if not finished:
+        Callbacks(ours).on_run_begin(run.path)
     trainer = Trainer(plan, net, tests=tests, val=val, folder=run.path, fingerprint=fingerprint, callbacks=ours)
     outcome = whole(trainer.fit(method, data))
     if not finished and world.leads:
@@ -201,6 +215,7 @@ def train_into(
         outcome = replace(outcome, corrected=analysis.corrected)
         summary = summarise(run, outcome, plan, time.perf_counter() - began, analysis)
         run.write_results(outcome, summary, analysis)
+        Callbacks(ours).on_run_end(summary, run.path)
     world.barrier()
     return outcome
 

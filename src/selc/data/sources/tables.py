@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from selc._io.paths import Inside
 from selc.data.base import Bundle, Recipe, dataset
 from selc.data.dealing import written_groups, written_times
 from selc.data.preprocess.labels import tidied
+from selc.data.sources.annotators import AnnotatedTable
 from selc.data.sources.arrow_table import parquet_table
 from selc.data.sources.csv_table import CsvTable
 from selc.data.sources.feature_table import feature_bundle
@@ -41,6 +43,7 @@ def table(
     group_column: str = "",
     time_column: str = "",
     text_column: tuple[str, ...] = (),
+    annotator_column: tuple[str, ...] = (),
     drop: tuple[str, ...] = (),
     test: str = "",
     val: str = "",
@@ -58,7 +61,23 @@ def table(
     tests = {"test": open_table(existing(test, "test"))} if test else {}
     held = open_table(existing(val, "val")) if val else None
     columns = Columns(label_column, path_column, id_column, tuple(drop), group_column, time_column, tuple(text_column))
-    return table_bundle(train, tests, held, columns, how)
+    if not annotator_column:
+        return table_bundle(train, tests, held, columns, how)
+    return _annotated(AnnotatedTable(train, columns, annotator_column), tests, held, columns, how)
+
+
+def _annotated(
+    train: AnnotatedTable, tests: Mapping[str, Table], held: Table | None, columns: Columns, how: Reading
+) -> Bundle:
+    """A table with labels by several annotators: what most say, and the shares of their votes to train on."""
+    bundle = table_bundle(train, tests, held, columns._replace(label=train.label), how)
+    if len(bundle.labels) != len(train.votes.said):
+        raise InputError(
+            f"every sample must be of use where several annotators label them; got {len(train.votes.said)} samples, of "
+            f"which --skip-bad leaves {len(bundle.labels)}. Take the others out of {train.name}."
+        )
+    notes = [*bundle.notes, *train.votes.notes()]
+    return replace(bundle, soft=train.votes.soft(bundle.classes), notes=notes)
 
 
 def open_table(path: Path, alone: bool = False) -> Table:

@@ -9,8 +9,9 @@ from typing import NamedTuple
 from selc.data import Bundle
 from selc.data.image_cache.decode import shown
 from selc.data.image_cache.worker import size_of
+from selc.data.sources.annotators import AnnotatedTable
 from selc.data.sources.image_folder import IMAGES
-from selc.data.sources.table_columns import existing_column, image_column
+from selc.data.sources.table_columns import Columns, Table, existing_column, image_column
 from selc.data.sources.tables import open_table, table_files
 from selc.errors import InputError
 from selc.review.cleaned_tree import FOLDERS, originals
@@ -69,7 +70,10 @@ def image_files(run: RunFolder) -> Files | None:
         return Files(*originals(run))
     if choice.name != "table":
         return None
-    table = open_table(Path(choice.options["path"]))
+    table: Table = open_table(Path(choice.options["path"]))
+    if annotators := choice.options.get("annotator_column"):  # a sample may have several rows
+        known = {key: choice.options.get(f"{key}_column", "") for key in ("label", "path", "id")}
+        table = AnnotatedTable(table, Columns(**known), annotators)
     column = image_column(table, choice.options.get("path_column", ""))
     if column is None or table.images(column) is not None:
         return None
