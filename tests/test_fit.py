@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 import selc
-from selc.data.inputs.datasets import labels_of
+from selc.data.inputs.torch_datasets import labels_of
 from selc.errors import ConfigError, InputError, RunFolderError, TrainingError
 from selc.methods import GCE, SELC
 from selc.runs import Config

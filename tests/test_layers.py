@@ -20,9 +20,10 @@ LAYERS = [
     {"types"},
     {"callbacks"},
     {"analysis"},
-    {"noise", "data", "nets", "recorder"},
-    {"encoders", "methods"},
+    {"classifiers", "noise", "data", "nets", "recorder"},
+    {"methods"},
     {"training"},
+    {"encoders"},
     {"runs"},
     {"report", "screen", "estimator"},
     {"demo", "bench", "review", "integrations"},
@@ -89,7 +90,7 @@ def test_no_two_modules_have_one_name_for_different_ideas() -> None:
 
 CONCLUDED_BY = {  # what is said of labels, and the one room that works it out; all others read the result
     "selc.analysis": {"explain", "transitions", "mean_probabilities", "NoiseRate", "NoiseRange"},
-    "selc.turning": {"fit_mixture", "of_mixture", "two_means"},
+    "selc.turning": {"of_mixture", "two_means"},
 }
 
 
@@ -198,10 +199,12 @@ def unpickling(source: str, *, the_reader: bool = False) -> list[int]:
 
 
 def test_nothing_is_unpickled() -> None:
-    """But by our own reader, which runs nothing."""
+    """But by our own reader, which runs nothing, and of a classifier of scikit-learn, if the user says that the folder
+    is trusted: there is no other form that holds them all."""
     wrong = [
         f"{path.relative_to(SOURCE)}:{line}"
         for path in SOURCE.rglob("*.py")
+        if path != SOURCE / "classifiers" / "stored.py"
         for line in unpickling(path.read_text(), the_reader=path == SOURCE / "_io" / "unpickled.py")
     ]
     assert not wrong, wrong

@@ -14,11 +14,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from selc.analysis import analyse
+from selc.analysis import LabelAnalysis, analyse
 from selc.analysis.words import WHY
 from selc.callbacks import Callback, EpochRecord
+from selc.classifiers import Judged, Rows, create, is_classifier_name, judge_labels, prepared
+from selc.classifiers.folds import probabilities as class_probabilities
 from selc.data import ArrayInputs
-from selc.data.dealing import groups_of
+from selc.data.dealing import groups_of, verified_rows
 from selc.data.preprocess.coding import Cells, Coding
 from selc.data.preprocess.features import Numbers, Scale
 from selc.data.sources.frames import TEXT, frame_cells, is_frame, is_plain, is_texts, text_cells
@@ -36,7 +38,7 @@ from selc.types import Labels, TrainSet
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
-    from sklearn.utils import check_random_state, check_X_y
+    from sklearn.utils import check_consistent_length, check_random_state, check_X_y, column_or_1d
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError:
@@ -45,23 +47,26 @@ except ImportError:
     ) from None
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Module = str | nn.Module | Callable[..., nn.Module]
+Module = Any  # a name, an nn.Module, a classifier of scikit-learn, or a class or function that makes one
 _NUMBERS = {"dtype": (np.float64, np.float32), "allow_nd": True}
 
 
 class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """A neural network for labels of which some are wrong; it corrects them while it learns.
+    """A neural network, or any other classifier, for labels of which some are wrong; it corrects them.
 
     Parameters
     ----------
-    module : str, nn.Module or callable, default "mlp"
+    module : str, nn.Module, callable or classifier of scikit-learn, default "mlp"
         A network: a name (``selc list nets``), an ``nn.Module`` (copied, not changed; it starts from its own weights),
         or a class or function that makes one. Such a function is called with the number of outputs; if it has
-        parameters called ``num_classes`` and ``shape`` (of one input), with these by name.
+        parameters called ``num_classes`` and ``shape`` (of one input), with these by name. Or a classifier or pipeline
+        of scikit-learn with ``predict_proba``, such as ``HistGradientBoostingClassifier()`` (also its class, or
+        ``"sklearn:HistGradientBoostingClassifier"``): labels are then judged by five folds of it, and it is fitted
+        again on all rows with the corrected labels. A pipeline gets ``X`` as it is.
     module_options : mapping, optional
         Keyword arguments for a name, a class or a function.
     method : str or Method, default "selc"
-        Any method by name (``selc list methods``), or an object.
+        Any method by name (``selc list methods``), or an object. It and the settings of a training are for networks.
     method_options : mapping, optional
         Options of a method that is given by name.
     max_epochs, lr, batch_size : optional
@@ -89,7 +94,7 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         ``given_label``, ``predicted_label``, ``suggested_label``, ``suggested_confidence``, ``action`` (keep, review,
         relabel). ``pandas.DataFrame(label_issues_)`` is the table.
     soft_targets_ : ndarray, shape [N, C]
-        What the method believes; rows sum to one.
+        What the method believes; rows sum to one. Of a classifier of scikit-learn the out-of-fold probabilities.
     pred_probs_ : ndarray, shape [N, C]
         What the trained network says of its own training rows.
     noise_rate_ : float
@@ -104,9 +109,9 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
     turning_point_ : Decision or None
         When correction started and why; None if the method does not decide that by held-out rows.
     history_ : list of dict
-        One dictionary per epoch.
-    module_ : nn.Module
-        The trained network.
+        One dictionary per epoch; empty without a network.
+    module_ : nn.Module or classifier
+        The trained network, or the fitted classifier, whose classes are numbered.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
@@ -156,7 +161,7 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_ids: Any = None, groups: Any = None) -> SELCClassifier:  # noqa: N803
+    def fit(self, X: Any, y: Any, sample_ids: Any = None, groups: Any = None, verified: Any = None) -> SELCClassifier:  # noqa: N803
         """Train on rows of which some labels are wrong.
 
         Parameters
@@ -170,27 +175,27 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         groups : array-like, shape [N], optional
             Rows that belong together, such as photographs of one person: none of them is judged by what another one
             taught.
+        verified : array of int or of bool [N], optional
+            Rows whose labels a person has checked: these labels never change.
         """
+        classifier = self._classifier()
+        self.raw_ = hasattr(classifier, "steps")
         x, y = self._training_rows(X, y)
         self.classes_, given = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise InputError(f"y must name at least two classes; got 1 class, {self.classes_[0]!r}.")
-        self.shape_ = x.shape[1:]
-        self.scale_ = _scale(x, self._measured()) if self.standardize else None
-        inputs, count = self._inputs(x), len(self.classes_)
+        count, rows = len(self.classes_), len(given)
         labels = torch.from_numpy(given.astype(np.int64))
-        plan = resolve_plan(self._settings(), suits(len(labels)))
-        method = self._method()
-        trainer = Trainer(plan, self._factory(self.shape_), callbacks=[_Printed()] if self.verbose else [])
-        data = TrainSet(inputs, Labels(labels, count), groups=groups_of(groups, len(labels)))
-        outcome = trainer.fit(copy.deepcopy(method), data)
-
-        self.method_ = method  # as it was before: what it remembers of the training rows is not needed any more
-        self.module_ = outcome.model.cpu()
-        self.history_ = outcome.history
-        self.soft_targets_ = outcome.target.full().cpu().numpy()
-        self.pred_probs_ = outcome.probs.full().cpu().numpy()
-        found = analyse(outcome, labels, count)
+        kin, held = groups_of(groups, rows), verified_rows(verified, rows)
+        if not self.raw_:
+            self.shape_ = x.shape[1:]
+            self.scale_ = _scale(x, self._measured()) if self.standardize else None
+        if classifier is None:
+            data = TrainSet(self._inputs(x), Labels(labels, count), held=held, groups=kin)
+            found = self._trained(data, labels)
+        else:
+            inside = Rows(self._numbers(x), labels, count, held=held, groups=kin)
+            found = self._judged(judge_labels(classifier, inside, self._seed(), print if self.verbose else _unheard))
         self.corrected_labels_ = self.classes_[found.corrected.numpy()]
         self.turning_point_, rate = found.decision, found.noise_rate
         self.noise_rate_ = np.nan if rate is None or rate.estimate is None else rate.estimate
@@ -200,10 +205,32 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         self.label_issues_ = found.findings.columns(_ids(sample_ids, len(labels)), self.classes_)
         return self
 
+    def _trained(self, data: TrainSet, labels: torch.Tensor) -> LabelAnalysis:
+        """By a network."""
+        plan = resolve_plan(self._settings(), suits(len(labels)))
+        method = self._method()
+        trainer = Trainer(plan, self._factory(self.shape_), callbacks=[_Printed()] if self.verbose else [])
+        outcome = trainer.fit(copy.deepcopy(method), data)
+        self.method_ = method  # as it was before: what it remembers of the training rows is not needed any more
+        self.module_ = outcome.model.cpu()
+        self.history_ = outcome.history
+        self.soft_targets_ = outcome.target.full().cpu().numpy()
+        self.pred_probs_ = outcome.probs.full().cpu().numpy()
+        return analyse(outcome, labels, data.num_classes, data.held)
+
+    def _judged(self, judged: Judged) -> LabelAnalysis:
+        """By folds of a classifier."""
+        self.method_, self.module_, self.history_ = None, judged.model, []
+        self.soft_targets_, self.pred_probs_ = judged.believed.numpy(), judged.probs.numpy()
+        return judged.analysis
+
     def predict_proba(self, X: Any) -> Array:  # noqa: N803
         """The probability of each of ``classes_``, [N, C]."""
         check_is_fitted(self)
-        inputs, count = self._inputs(self._new_rows(X)), len(self.classes_)
+        x, count = self._new_rows(X), len(self.classes_)
+        if self.method_ is None:
+            return class_probabilities(self.module_, self._numbers(x), count)
+        inputs = self._inputs(x)
         try:
             return np.asarray(probabilities(self.module_, self.method_, inputs, count, device=self.device).numpy())
         finally:
@@ -253,8 +280,15 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
 
     # Rows as numbers
 
-    def _training_rows(self, X: Any, y: Any) -> tuple[Numbers, Array]:  # noqa: N803
+    def _training_rows(self, X: Any, y: Any) -> tuple[Any, Array]:  # noqa: N803
         self.coding_ = None
+        if self.raw_:  # a pipeline knows what to make of its columns
+            if not is_texts(X):
+                validate_data(self, X, skip_check_array=True)
+            y = column_or_1d(y, warn=True)
+            check_consistent_length(X, y)
+            check_classification_targets(y)
+            return X, y
         cells: Cells | None = None
         if is_texts(X):
             cells = text_cells(X)
@@ -269,7 +303,11 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         check_classification_targets(y)
         return x.astype(np.float64), y
 
-    def _new_rows(self, X: Any) -> Numbers:  # noqa: N803
+    def _new_rows(self, X: Any) -> Any:  # noqa: N803
+        if self.raw_:
+            if not is_texts(X):
+                validate_data(self, X, reset=False, skip_check_array=True)
+            return X
         if self.coding_ is None:
             return np.asarray(validate_data(self, X, reset=False, **_NUMBERS), dtype=np.float64)
         if self.coding_.inputs == (TEXT,) and is_texts(X):
@@ -292,13 +330,49 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             raise InputError(f"X must hold inputs of shape {list(self.shape_)}; got {list(x.shape[1:])}.")
         return ArrayInputs(torch.from_numpy(x.astype(np.float32)) if self.scale_ is None else self.scale_.apply(x))
 
+    def _numbers(self, x: Any) -> Any:
+        """Rows as a classifier of scikit-learn takes them: a table [N, D]; for a pipeline as they are."""
+        return x if self.raw_ else self._inputs(x).x.flatten(1).numpy()
+
     # What was asked for
+
+    def _classifier(self) -> Any:
+        """The classifier of scikit-learn that was asked for, not fitted yet; None: it is a network."""
+        module, options = self.module, dict(self.module_options or {})
+        if isinstance(module, str):
+            if not is_classifier_name(module):
+                return None
+            found = create(module, options, self._seed())
+        elif isinstance(module, type) and issubclass(module, BaseEstimator):
+            found = prepared(module(**options), self._seed(), "module")
+        elif isinstance(module, BaseEstimator):
+            if options:
+                raise ConfigError(
+                    "module_options go with a name, a class or a function; got a classifier that is made."
+                )
+            found = prepared(module, self._seed(), "module")
+        else:
+            return None
+        settings = ("method_options", "max_epochs", "lr", "batch_size")
+        given = [name for name in settings if getattr(self, name) is not None]
+        given += ["method"] if self.method != "selc" else []
+        given += [f"train_options[{key!r}]" for key in self.train_options or {} if key not in ("metrics", "seed")]
+        if given:
+            raise ConfigError(
+                f"{given[0]} must be left out with a classifier of scikit-learn, which is fitted and not trained in "
+                f"epochs; got {type(found).__name__}. Its own settings go into it, or into module_options."
+            )
+        return found
+
+    def _seed(self) -> int:
+        if "seed" in (self.train_options or {}):
+            return int((self.train_options or {})["seed"])
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _settings(self) -> dict[str, Any]:
         given = {"epochs": self.max_epochs, "lr": self.lr, "batch_size": self.batch_size, "device": self.device}
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         settings = {key: value for key, value in given.items() if value is not None}
-        return {**settings, "seed": seed, **(self.train_options or {})}
+        return {**settings, "seed": self._seed(), **(self.train_options or {})}
 
     def _method(self) -> Method:
         if isinstance(self.method, str):
@@ -348,6 +422,10 @@ def _ids(given: Any, count: int) -> Array:
     if ids.shape != (count,):
         raise InputError(f"sample_ids must name each of the {count} rows; got shape {ids.shape}.")
     return ids
+
+
+def _unheard(text: str) -> None:
+    """What happens next is told to nobody."""
 
 
 class _Printed(Callback):

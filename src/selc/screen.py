@@ -20,9 +20,12 @@ from selc.analysis import Why
 from selc.analysis.unchanged import which_changes, why_unchanged
 from selc.analysis.words import decision_sentence, noise_words
 from selc.callbacks import Callback, EpochRecord
+from selc.classifiers import FILE as MODEL
+from selc.classifiers import is_classifier_name
 from selc.data import Bundle
 from selc.data.progress import reporting
 from selc.runs import Config, RunFolder
+from selc.runs.classifier_job import REFIT
 from selc.training.metrics import HEADLINE, formatted, headline, title
 from selc.turning import TurningPoint
 from selc.types import Decided, accuracies
@@ -181,9 +184,11 @@ def show_config(config: Config, folder: Path, data: str) -> None:
     plan, noise = config.train, config.noise.name
     if "rate" in config.noise.options:
         noise += f" {config.noise.options['rate']:.0%}"
+    how = f"{plan.epochs} epochs, batch {plan.batch_size}, {plan.optimizer} lr {plan.lr:g} {plan.schedule}"
+    if is_classifier_name(config.net.name):
+        how = ", ".join(f"{key} {value}" for key, value in config.net.options.items()) or "settings of scikit-learn"
     print(
-        f"{data}, noise {noise}; {config.method.name} with {config.net.name}, {plan.epochs} epochs, "
-        f"batch {plan.batch_size}, {plan.optimizer} lr {plan.lr:g} {plan.schedule}, seed {plan.seed} -> {folder}",
+        f"{data}, noise {noise}; {config.method.name} with {config.net.name}, {how}, seed {plan.seed} -> {folder}",
         file=sys.stderr,
     )
 
@@ -197,7 +202,9 @@ def show_summary(run: RunFolder) -> None:
     """The results of a finished run, with how they were chosen."""
     summary = run.summary
     chosen = f"last epoch ({summary['epoch'] + 1})"
-    if summary["pick"] == "best-val":
+    if summary["pick"] == REFIT:
+        chosen = f"fitted on all rows with the {'corrected' if summary['changed'] else 'given'} labels"
+    elif summary["pick"] == "best-val":
         chosen = f"epoch {summary['epoch'] + 1}, the best on the validation set"
     lines = {}
     for name, values in summary["accuracy"].items():
@@ -217,8 +224,8 @@ def show_summary(run: RunFolder) -> None:
     lines["training time"] = f"{summary['seconds_training']:.1f} s"
     lines["corrected labels"] = str(run.path / "corrected_labels.csv")
     lines["findings"] = str(run.path / "label_issues.csv")
-    lines["model"] = str(run.path / "model.safetensors")
+    lines["model"] = str(run.path / (MODEL if summary["pick"] == REFIT else "model.safetensors"))
     for name, line in lines.items():
         print(f"{name:<18}{line}")
-    if summary["why_unchanged"] == Why.NOT_LEARNT:
+    if summary["why_unchanged"] == Why.NOT_LEARNT and summary["pick"] != REFIT:
         print(f"warning: {WHAT_THEN}", file=sys.stderr)

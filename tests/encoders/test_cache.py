@@ -12,7 +12,8 @@ import torch
 from selc.data.preprocess.preprocessor import Preprocessor
 from selc.data.preprocess.text_column import TextColumn
 from selc.data.sources.image_folder import folder as load
-from selc.encoders import Encoding, encode, images
+from selc.encoders import Encoding, encode
+from selc.encoders import encoding as images
 from selc.errors import RunFolderError
 from tests.encoders.conftest import Means
 from tests.own_data.miniature import encoded, picture
@@ -82,7 +83,7 @@ def test_the_mirror_image_counts_as_much_as_the_image(encoder: str, cache: Path,
 
 
 def test_preprocessors_come_back_from_their_state(encoder: str, cache: Path, photographs: Path) -> None:
-    """The contract of `selc.data.preprocess.preprocessor`: state and arrays make it again, and it gives the same rows."""
+    """The contract of a `Preprocessor`: state and arrays make it again, and it gives the same rows."""
     texts = np.array(["a red house", "a blue house", "the red boat", "the blue boat"] * 5, dtype=object)
     column, _ = TextColumn.learnt("text", texts)
     inputs = load(path=str(photographs)).inputs

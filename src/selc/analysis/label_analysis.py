@@ -119,7 +119,7 @@ class LabelAnalysis:
         Path
             The file.
         """
-        written: Path = import_module("selc.report.of_labels").write_report_on(self, path, items, **options)
+        written: Path = import_module("selc.review.of_labels").write_report_on(self, path, items, **options)
         return written
 
     def review(self, path: Path | str, items: Any = None, **options: Any) -> Path:
@@ -127,7 +127,7 @@ class LabelAnalysis:
 
         The parameters are those of `report`, but ``top`` (500) says how many samples there are.
         """
-        written: Path = import_module("selc.report.of_labels").write_review_of(self, path, items, **options)
+        written: Path = import_module("selc.review.of_labels").write_review_of(self, path, items, **options)
         return written
 
     def decided(self, path: Path | str, **names: Any) -> Any:
@@ -202,14 +202,15 @@ def by_evidence(
     last: Tensor,
     target: Store | None = None,
     settled: Tensor | None = None,
+    slack: float = 0.0,
 ) -> LabelAnalysis:
     """What follows for each label [N] from what was predicted of held-out rows, and in the training pass.
 
     ``believed`` [N] is what a second witness says who saw the labels, ``last`` [N] what the network predicts at the
-    end, and ``target`` the belief as probabilities, of a method that has such.
+    end, and ``target`` the belief as probabilities, of a method that has such. ``slack`` is that of `explain`.
     """
     judged = judgements(evidence, decision, seen, given)
-    noise = judged.noise(evidence.num_classes)
+    noise = judged.noise(evidence.num_classes, slack)
     reason = decision.reason
     learnt, harmful = reason in (Reason.FALL, Reason.NO_FALL), reason is Reason.FALL
     # A floor of contradictions is of wrong labels, or of rows that are hard in a way that the network does not know of.
@@ -263,9 +264,9 @@ class Judgements(NamedTuple):
     held_confidence: Tensor
     held_probabilities: Tensor  # [M, C]
 
-    def noise(self, num_classes: int) -> Noise:
-        """How many labels are wrong, by the rows that were held out."""
-        return explain(self.held_contradicted, self.held_confidence, num_classes)
+    def noise(self, num_classes: int, slack: float = 0.0) -> Noise:
+        """How many labels are wrong, by the rows that were held out; ``slack`` is that of `explain`."""
+        return explain(self.held_contradicted, self.held_confidence, num_classes, slack)
 
 
 def judgements(evidence: Evidence, decision: Decision, seen: Pass | None, given: Tensor) -> Judgements:

@@ -17,6 +17,7 @@ all of them, and that is what it says.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -108,10 +109,15 @@ class Noise:
         return (1 - 1 / self.num_classes) * hardness(curves, z)
 
 
-def explain(contradicted: Tensor, confidence: Tensor, num_classes: int) -> Noise:
-    """Fit the curve to rows that the network was not trained on: is the label contradicted, and how sure is it."""
+def explain(contradicted: Tensor, confidence: Tensor, num_classes: int, slack: float = 0.0) -> Noise:
+    """Fit the curve to rows that the network was not trained on: is the label contradicted, and how sure is it.
+
+    By more than ``slack`` standard errors must it be surer than it is right, to count as such: what is fitted to be
+    exactly as sure as it is right is above that as often as below.
+    """
     z = log_odds(confidence)
     centre, scale = float(z.median()), max(float(z.std(correction=0)), TINY)
-    overconfident = float(confidence.double().mean()) > 1 - float(contradicted.double().mean())
+    surer = confidence.double() - (~contradicted).double()
+    overconfident = float(surer.mean()) > slack * float(surer.std(correction=0)) / math.sqrt(len(surer))
     fitted = fit((z - centre) / scale, contradicted, num_classes, (LEAST if overconfident else 1) * scale)
     return Noise(fitted, centre, scale, num_classes, overconfident)

@@ -78,6 +78,14 @@ def train(
             "names them, where each label is a row."
         ),
     ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="What reads free text: minilm, tf-idf, or a folder in Hugging Face's format with a BERT. (default: "
+            "minilm if it is installed, else tf-idf)",
+        ),
+    ] = None,
     skip_bad: Annotated[
         bool | None, typer.Option("--skip-bad", help="Go on without samples that cannot be read.")
     ] = None,
@@ -95,7 +103,10 @@ def train(
     ] = None,
     net: Annotated[
         str | None,
-        typer.Option(help="See `selc list nets`, or import:package.module:attribute. (default: what suits the data)"),
+        typer.Option(
+            help="See `selc list nets`, or import:package.module:attribute, or for tables a classifier such as "
+            "sklearn:HistGradientBoostingClassifier. (default: what suits the data)"
+        ),
     ] = None,
     encoder: Annotated[
         str | None,
@@ -147,6 +158,8 @@ def train(
             options["text_column"] = tuple(text_column)
         if annotator_column:
             options["annotator_column"] = tuple(annotator_column)
+        if weights is not None:
+            options["text_model"] = weights
         if data is None:
             settings["data"], data = data_of_file(settings, options)
         else:

@@ -6,8 +6,8 @@ from importlib import import_module
 from selc.data.base import DATASETS, FACTS, RECIPES, Bundle, Facts, Recipe
 from selc.data.inputs.arrays import ArrayInputs
 from selc.data.inputs.augment import View, crop_and_flip
-from selc.data.inputs.datasets import DatasetInputs
 from selc.data.inputs.images import ArrayPixels, ImageInputs
+from selc.data.inputs.torch_datasets import DatasetInputs
 from selc.data.published.toy import digits, moons
 
 for _module in pkgutil.walk_packages(__path__, f"{__name__}."):  # a file with a dataset registers it when imported

@@ -4,7 +4,7 @@ import pkgutil
 from importlib import import_module
 
 from selc.encoders.base import ENCODERS, NONE, best, choice_of, create
-from selc.encoders.images import Encoding, encode
+from selc.encoders.encoding import Encoding, encode
 from selc.encoders.network import Encoder, Trained
 
 for _module in pkgutil.iter_modules(__path__):  # a file with an encoder registers it when it is imported

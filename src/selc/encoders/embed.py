@@ -18,7 +18,7 @@ from selc.data import Bundle
 from selc.encoders import Encoder, Encoding, Trained, create
 from selc.encoders.base import body, shown_at
 from selc.encoders.embed_file import Array, ChunkFolder, Number, Rows, Whitening, chunk_folder, write_npz
-from selc.encoders.images import Reader, check_images, reading_of
+from selc.encoders.encoding import Reader, check_images, reading_of
 from selc.errors import ConfigError, InputError, RunFolderError
 from selc.training import Plan
 from selc.types import EvalSet, Inputs

@@ -25,7 +25,10 @@ class NetRegistry(Registry[Builder]):
         except ConfigError as error:
             if ":" not in name and "." not in name:
                 raise
-            raise ConfigError(f"{error} A network of your own is import:package.module:attribute.") from None
+            raise ConfigError(
+                f"{error} A network of your own is import:package.module:attribute; a classifier of scikit-learn "
+                "(sklearn:NAME) goes to `selc train` or to SELCClassifier(module=...)."
+            ) from None
 
     def describe(self, name: str) -> str:
         return own.describe(name) if is_import(name) else super().describe(name)

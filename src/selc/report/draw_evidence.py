@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from selc.classifiers import is_classifier_name
 from selc.errors import InputError
 from selc.report.style import BLUE, GREEN, SMALL, VERMILLION, entitle, panels
 from selc.runs import RunFolder
-from selc.turning import Evidence
+from selc.turning import Evidence, Reason
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,14 +31,22 @@ def held_out(run: RunFolder) -> Figure:
             f"a figure of the turning point needs samples that were held out to decide by; got {run.path}, which has "
             "none (yet). The method selc holds some out, if its start is left to it and there are enough of them."
         )
-    epochs = run.config.train.epochs
+    fitted = is_classifier_name(run.config.net.name)
+    if fitted and evidence.looks == 1:
+        raise InputError(f"a figure over iterations needs boosting; got {run.config.net.name}, which has none.")
+    epochs = evidence.looks if fitted else run.config.train.epochs
+    by, over = (
+        ("boosting", "iterations that were looked at") if fitted else ("plain cross entropy", "epochs of training")
+    )
     figure, [[axes]] = panels(1, 1, 2.7)
     _draw(axes, evidence)
-    if decision.start is not None and decision.start < epochs:
-        axes.axvline(decision.start, color=GREEN, linestyle="--", linewidth=1.2, label="SELC starts", zorder=1)
-    _name_the_end(axes, evidence, epochs)
-    title = f"How plain cross entropy does on {len(evidence.labels):,} labels that it was not trained on"
-    entitle(axes, title, "epochs of training", "share predicted as given")
+    heard = not fitted or decision.reason is Reason.FALL  # else only the end is
+    if decision.start is not None and decision.start < epochs and heard:
+        begins = "labels are judged from here" if fitted else "SELC starts"
+        axes.axvline(decision.start, color=GREEN, linestyle="--", linewidth=1.2, label=begins, zorder=1)
+    _name_the_end(axes, evidence, epochs, by)
+    title = f"How {by} does on {len(evidence.labels):,} labels that it was not trained on"
+    entitle(axes, title, over, "share predicted as given")
     if evidence.looks > 1:
         axes.locator_params(axis="x", integer=True)
     figure.legend(loc="outside upper center", ncols=4, fontsize=SMALL, frameon=False)
@@ -56,11 +65,11 @@ def _draw(axes: Axes, evidence: Evidence) -> None:
     axes.plot(epochs[best : best + 1], curve[best : best + 1], "D", color=VERMILLION, markersize=6, label="the best")
 
 
-def _name_the_end(axes: Axes, evidence: Evidence, epochs: int) -> None:
+def _name_the_end(axes: Axes, evidence: Evidence, epochs: int, by: str) -> None:
     """Say what the last point is: the end of a whole training, or where enough was seen."""
     last = evidence.looks - 1
     axes.annotate(
-        "plain cross\nentropy ends" if evidence.clock(last) >= epochs else "stopped here",
+        f"{by} ends".replace("cross ", "cross\n") if evidence.clock(last) >= epochs else "stopped here",
         (evidence.clock(last), float(evidence.curve[last])),
         xytext=(7, 0),
         textcoords="offset points",

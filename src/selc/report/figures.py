@@ -220,12 +220,14 @@ def worst_classes(found: Findings, num_classes: int) -> Tensor:
 
 
 def _verdicts(shot: Snapshot) -> Findings:
-    found = _with_epochs(shot).verdicts
+    found = shot.verdicts if shot.finished else _with_epochs(shot).verdicts
     assert found is not None  # there are epochs
     return found
 
 
 def _with_epochs(shot: Snapshot) -> Snapshot:
+    if shot.classifier:
+        raise InputError(f"a figure over epochs needs a network; got {shot.classifier}, which is fitted at once.")
     if shot.recorded is None:
         raise RunFolderError(
             f"{shot.path} must have saved an epoch of its own training; got none yet. Try again later."

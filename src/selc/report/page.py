@@ -42,6 +42,7 @@ FILES = {
     "decision.json": "when labels began to be corrected, and why",
     "evidence.safetensors": "what was predicted of held-out samples, epoch by epoch",
     "model.safetensors": "the weights of the network, for PyTorch",
+    "model.pickle": "the fitted classifier of scikit-learn; a pickle, so open it only if you trust its source",
     "targets.safetensors": "soft targets and probabilities of every sample",
     "metrics.jsonl": "a line per epoch",
     "config.toml": "every setting, to run it again",
@@ -94,6 +95,7 @@ def render(run: Snapshot, shown: Gallery, pictures: dict[str, Picture]) -> str:
         .render(
             name=run.path.resolve().name,
             finished=run.finished,
+            classifier=run.classifier,
             as_of=run.as_of,
             sentences=what_happened(run),
             doubts=doubts(run),
@@ -161,6 +163,10 @@ def _alt_turning(run: Snapshot) -> str:
     assert decision is not None  # the figure is drawn
     assert evidence is not None
     last = percent(float(evidence.curve[-1]))
+    if run.classifier:
+        return (
+            f"Line of the share of held-out labels that boosting predicts over its iterations; {last} at the last one."
+        )
     return (
         f"Line of the share of held-out labels that plain cross entropy predicts, at {evidence.looks} looks; {last} at "
         f"the last one. {decision_sentence(decision.as_dict())}"

@@ -13,6 +13,7 @@ from torch import Tensor
 from selc._io.files import read_json
 from selc.analysis import Why
 from selc.analysis.findings import KEEP, REVIEW, Findings
+from selc.classifiers import PREFIX, is_classifier_name
 from selc.errors import RunFolderError
 from selc.noise.base import label_digest
 from selc.runs import RunFolder
@@ -53,6 +54,12 @@ class Snapshot(RunFolder):
             raise RunFolderError(f"{self.path} must have saved an epoch of its training; got none yet.")
         recorded = [entry["stage"] for entry in self.timeline if "given_loss" in entry]
         return int(max(recorded, default=self.timeline[0]["stage"]))
+
+    @cached_property
+    def classifier(self) -> str:
+        """The classifier of scikit-learn that was fitted in the place of a network; "": it was a network."""
+        name = self.config.net.name
+        return name.removeprefix(PREFIX) if is_classifier_name(name) else ""
 
     @cached_property
     def timeline(self) -> list[dict[str, Any]]:

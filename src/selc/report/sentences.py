@@ -10,6 +10,7 @@ from selc.analysis.findings import RELABEL, Findings
 from selc.analysis.unchanged import which_changes, why_unchanged
 from selc.analysis.words import ASSUMPTION, WHY, decision_sentence, no_sign, noise_sentence, percent, points
 from selc.methods.judge import SPLITS
+from selc.report.classifier import first_sentence, how_it_was_judged, of_classifier
 from selc.report.reading import Snapshot
 from selc.report.style import shortened
 from selc.runs.config import ARRAYS
@@ -36,7 +37,8 @@ def _finished(run: Snapshot) -> list[str]:
         f"This run is finished: a network learnt from {len(run.given):,} samples with labels of {len(run.classes):,} "
         f"classes for {len(run.timeline):,} epochs (method {named(run.config.method.name)})."
     )
-    return [first, _wrong_labels(run, found), _changes(run, found), _accuracy(run), _to_do(run, found)]
+    said = [_wrong_labels(run, found), _changes(run, found), _accuracy(run), _to_do(run, found)]
+    return [first_sentence(run), *of_classifier(said)] if run.classifier else [first, *said]
 
 
 def _wrong_labels(run: Snapshot, found: Findings) -> str:
@@ -80,6 +82,7 @@ def _accuracy(run: Snapshot) -> str:
         return "There was no test set, so how well the network does on new samples was not measured."
     parts = [f"{percent(headline(value))} of the samples in “{named(name)}”" for name, value in measured.items()]
     when = "after the epoch that was best on the validation set" if _picked(run) else "after the last epoch"
+    when = "that was fitted on all samples" if run.classifier else when
     return f"The network {when} predicts the label as given for {_and(parts)}, which it was not trained on."
 
 
@@ -92,6 +95,8 @@ def _to_do(run: Snapshot, found: Findings) -> str:
     if no_sign(run.noise, len(run.given)):
         free = f"; whoever has the time looks at the {review:,} worst samples ({_LISTED})" if review else ""
         return f"Nothing needs to be done about the labels{free}."
+    if run.why is Why.NOT_LEARNT and run.classifier:
+        return "What to do: take another classifier, or features that say more of the classes."
     if run.why is Why.NOT_LEARNT:
         return "What to do: train again for longer or with a larger learning rate, and look at the report of that run."
     if run.why is Why.TOO_FEW:
@@ -122,6 +127,8 @@ def _look(run: Snapshot, relabel: int) -> str:
 
 
 def _so_far(run: Snapshot) -> list[str]:
+    if run.classifier:
+        return [f"This run is not finished, and a classifier has nothing to show before: selc resume {run.path}."]
     samples = f"{len(run.given):,} samples with labels of {len(run.classes):,} classes"
     first = f"This run is not finished: {_done(run)}, so what follows is what is known so far."
     second = f"A network is learning from {samples} (method {named(run.config.method.name)})."
@@ -161,6 +168,8 @@ _SHOWS = (
 def turning_point(run: Snapshot) -> list[str]:
     """When labels began to be corrected: what was held out to decide it, what that showed, which fall could have been
     seen, and what is taken for granted; or why nothing was decided."""
+    if run.classifier:
+        return how_it_was_judged(run, _how_it_was_dealt(run))
     decision, evidence = run.decision(), run.evidence()
     if decision is None:
         return [_undecided(run)]

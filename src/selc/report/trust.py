@@ -6,6 +6,7 @@ import torch
 
 from selc.analysis import Why
 from selc.analysis.words import percent, points
+from selc.report.classifier import of_classifier, what_would_help
 from selc.report.reading import Snapshot
 from selc.report.sentences import LOOK, named, one_number
 from selc.runs.older import version_of
@@ -18,6 +19,11 @@ FEW_OF_A_CLASS = 30  # samples of a class of which little can be learnt
 
 def doubts(run: Snapshot) -> list[str]:
     """What must not be overlooked in the result, of a finished run."""
+    said = _doubts(run)
+    return of_classifier(said) if run.classifier else said
+
+
+def _doubts(run: Snapshot) -> list[str]:
     if run.noise is None or run.noise["high"] < MAJORITY:
         return []
     return [
@@ -29,6 +35,11 @@ def doubts(run: Snapshot) -> list[str]:
 
 def trust(run: Snapshot) -> list[str]:
     """How far to trust the run."""
+    said = _trust(run)
+    return of_classifier(said) if run.classifier else said
+
+
+def _trust(run: Snapshot) -> list[str]:
     said = []
     if not run.finished:
         said.append(
@@ -95,6 +106,8 @@ def _not_held_out(run: Snapshot) -> list[str]:
     count = int((~held).sum())
     if not count:
         return []
+    if run.classifier:
+        return [f"{count:,} of the {len(held):,} samples were never held out, and their labels are left as they are."]
     return [
         f"{count:,} of the {len(held):,} samples were never held out. They are judged by the predictions of the same "
         "epochs, in which wrong labels were not yet learnt by heart, and the run itself must believe in the new label, "
@@ -145,6 +158,8 @@ def _better_training(run: Snapshot) -> list[str]:
     plan, decision = run.config.train, run.decision()
     if not run.finished:
         return []
+    if run.classifier:
+        return what_would_help(run)
     if run.why is Why.NOT_LEARNT:
         return [
             f"A longer training (it had {plan.epochs:,} epochs) or a larger learning rate (it was {plan.lr:g}); if "

@@ -14,6 +14,8 @@ import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from selc._io.files import in_short, read_toml, write_text
+from selc.classifiers import checked as checked_classifier
+from selc.classifiers import is_classifier_name
 from selc.data import DATASETS, RECIPES, Recipe
 from selc.encoders import ENCODERS, NONE
 from selc.errors import ConfigError, unknown
@@ -25,6 +27,8 @@ from selc.training import Plan
 from selc.training.metrics import chosen
 
 ARRAYS = "arrays"  # the data of a run that was started from Python with arrays in memory
+OUT_OF_FOLD = "out-of-fold"  # the method of a run with a classifier of scikit-learn
+_OF_CLASSIFIERS = ("seed", "device", "metrics", "threads")  # what of a plan is not about training a network
 
 
 class Choice(BaseModel):
@@ -95,13 +99,15 @@ class Config(BaseModel):
         chosen = choice(DATASETS, {"name": data} if isinstance(data, str) else data, "digits")
         recipe = recipe or RECIPES.get(chosen["name"]) or Recipe()
         labels = _labels(settings.pop("labels", {}))
+        net = choice(NETS, settings.pop("net", {}), recipe.net)
+        method = _of_classifier(settings, net["name"]) if is_classifier_name(net["name"]) else None
         resolved: dict[str, Any] = {
             "data": chosen,
             "encoder": _encoder(choice, settings.pop("encoder", {})),
             "labels": labels,
             "noise": choice(NOISES, settings.pop("noise", {}), "none"),
-            "method": choice(METHODS, settings.pop("method", {}), "selc"),
-            "net": choice(NETS, settings.pop("net", {}), recipe.net),
+            "method": method or choice(METHODS, settings.pop("method", {}), "selc"),
+            "net": net,
             "train": resolve_plan(settings.pop("train", {}), recipe),
         }
         if labels.path and resolved["noise"]["name"] != "none":
@@ -221,16 +227,34 @@ def _encoder(choice: _Chooser, given: Any) -> dict[str, Any]:
     return choice(ENCODERS, section, NONE)
 
 
+def _of_classifier(settings: dict[str, Any], net: str) -> dict[str, Any]:
+    """The method of a classifier of scikit-learn, taken out of the settings; what only networks have is an error."""
+    given = _table(settings.pop("method", {}), "method").get("name")
+    if given not in (None, OUT_OF_FOLD, "selc"):
+        raise ConfigError(
+            f"--method must be left out with --net {net}, by which labels are judged out of fold; got {given}."
+        )
+    for_networks = [key for key in _table(settings.get("train", {}), "train") if key not in _OF_CLASSIFIERS]
+    if given != OUT_OF_FOLD and for_networks:  # the file of such a run spells out every setting
+        raise ConfigError(
+            f"train.{for_networks[0]} must be left out with --net {net}, which is fitted and not trained in epochs; "
+            "got it. Settings of its own are given by --set net.NAME=VALUE."
+        )
+    return {"name": OUT_OF_FOLD}
+
+
 def _choice(registry: Registry[Any], given: Any, default: str) -> dict[str, Any]:
     """What a section chooses, with every option spelled out."""
     name, options = _named(registry, given, default)
+    if registry is NETS and is_classifier_name(name):
+        return {"name": name, **checked_classifier(name, options)}
     return {"name": name, **registry.checked(name, {**registry.defaults(name), **options})}
 
 
 def _as_written(registry: Registry[Any], given: Any, default: str) -> dict[str, Any]:
     """The same; code of the user's own, and a name that is not known here, are left as they are."""
     name, options = _named(registry, given, default)
-    if is_import(name) or (name not in registry and is_name(name)):
+    if is_import(name) or (name not in registry and (is_name(name) or is_classifier_name(name))):
         return {"name": name, **options}
     return _choice(registry, given, default)
 

@@ -15,12 +15,13 @@ from torch import Tensor, nn
 from selc.analysis import analyse
 from selc.callbacks import Callback, Callbacks, with_trackers
 from selc.data import ArrayInputs, DatasetInputs, Recipe
-from selc.data.dealing import groups_of, times_of
+from selc.data.dealing import groups_of, times_of, verified_rows
 from selc.data.image_cache.cache import cache_folder
-from selc.data.inputs.datasets import labels_of
+from selc.data.inputs.torch_datasets import labels_of
 from selc.data.preprocess.coding import Cells, Coding
 from selc.data.preprocess.features import FeatureInputs, Scale
 from selc.data.preprocess.labels import bad_labels, class_names, encode, is_missing, tidied
+from selc.data.preprocess.text_encoder import TF_IDF, chosen_encoder
 from selc.data.sources.annotators import Votes, votes_by_column
 from selc.data.sources.feature_table import notes_on_empty_texts
 from selc.data.sources.frames import (
@@ -75,6 +76,7 @@ def fit(
     verified: Any = None,
     groups: Any = None,
     time: Any = None,
+    text_model: str = "auto",
     out: Path | str | None = None,
     resume: bool = False,
     callbacks: Sequence[Callback] = (),
@@ -121,6 +123,9 @@ def fit(
         Go on with the run in ``out``, with the same arguments.
     callbacks : sequence of Callback, optional
         Hear of each epoch, and may end a stage; see `selc.Callback`.
+    text_model : str, default "auto"
+        What reads texts: "tf-idf", "minilm", or a folder with a BERT in Hugging Face's format; by default MiniLM if it
+        is installed.
     tracker : str, sequence or object, optional
         Where metrics and result go besides: "tensorboard", "mlflow", "wandb", several of them, or an object with
         options (`selc.integrations.trackers`).
@@ -162,14 +167,14 @@ def fit(
         raise ConfigError(f"encoder is for the images of a Hugging Face dataset; got x of type {type(x).__name__}.")
     by = encoder or (AUTO if net is None else NONE)
     given = labels if votes is None else _as_numbers(votes.labels)
-    samples = _samples(x, given, tests or {}, val, Callbacks(callbacks), by)
+    samples = _samples(x, given, tests or {}, val, Callbacks(callbacks), text_model, by)
     count = num_classes or len(samples.classes) or (int(samples.labels.max()) + 1 if samples.labels.numel() else 0)
     classes = _names(samples.classes, count)
     rows = len(samples.labels)
     data = TrainSet(
         samples.inputs,
         Labels(samples.labels if votes is None else Store.of({"table": votes.soft(classes)}, count), count),
-        held=_held(verified, rows),
+        held=verified_rows(verified, rows),
         groups=groups_of(groups, rows),
         time=times_of(time, rows),
     )
@@ -229,11 +234,17 @@ class _Samples:
 
 
 def _samples(
-    x: Any, labels: Any, tests: Mapping[str, Any], val: Any, callbacks: Callbacks, encoder: str = NONE
+    x: Any,
+    labels: Any,
+    tests: Mapping[str, Any],
+    val: Any,
+    callbacks: Callbacks,
+    text_model: str,
+    encoder: str = NONE,
 ) -> _Samples:
     if _from_hub(x):
         return _hub_samples(x, labels, tests, val, callbacks, encoder)
-    inputs, written = _pair(x, labels)
+    inputs, written = _pair(x, labels, text_model=text_model)
     numbers, classes = _labels(written)
 
     def eval_set(name: str, given: Any) -> EvalSet:
@@ -271,7 +282,7 @@ def _as_numbers(labels: list[str]) -> list[int] | list[str]:
     return [int(label) for label in labels] if all(label.isdecimal() for label in labels) else labels
 
 
-def _pair(x: Any, labels: Any, like: Inputs | None = None) -> tuple[Inputs, Any]:
+def _pair(x: Any, labels: Any, like: Inputs | None = None, text_model: str = TF_IDF) -> tuple[Inputs, Any]:
     """Inputs, and the labels as they were written; other sets are treated ``like`` the inputs of the training."""
     if isinstance(x, torch.utils.data.Dataset):
         if not hasattr(x, "__len__"):
@@ -284,7 +295,7 @@ def _pair(x: Any, labels: Any, like: Inputs | None = None) -> tuple[Inputs, Any]
         if isinstance(like, FeatureInputs):
             return _coded(frame_cells(x, like.coding), like), labels
         if like is None and len(set(names)) == len(names) and not is_plain(x, names):
-            return _coded(frame_cells(x, columns=names), None), labels
+            return _coded(frame_cells(x, columns=names), None, text_model), labels
         return ArrayInputs(torch.from_numpy(frame_numbers(x, names).astype(np.float32))), labels
     of_texts = isinstance(like, FeatureInputs) and like.coding is not None and like.coding.inputs == (TEXT,)
     if isinstance(like, FeatureInputs) and not (of_texts and is_texts(x)):
@@ -295,7 +306,7 @@ def _pair(x: Any, labels: Any, like: Inputs | None = None) -> tuple[Inputs, Any]
     if labels is None:
         raise InputError(f"labels must be given, one per sample; got none beside x, which is {type(x).__name__}.")
     if is_texts(x) and (like is None or of_texts):
-        return _coded(text_cells(x), like if isinstance(like, FeatureInputs) else None), labels
+        return _coded(text_cells(x), like if isinstance(like, FeatureInputs) else None, text_model), labels
     try:
         tensor = torch.as_tensor(x, dtype=torch.float32)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -304,13 +315,14 @@ def _pair(x: Any, labels: Any, like: Inputs | None = None) -> tuple[Inputs, Any]
     return ArrayInputs(tensor), labels
 
 
-def _coded(cells: Cells, like: FeatureInputs | None) -> FeatureInputs:
+def _coded(cells: Cells, like: FeatureInputs | None, text_model: str = TF_IDF) -> FeatureInputs:
     """Columns with text or gaps, by the rules for tables; ``like`` what was made of the training rows."""
     if like is not None and like.coding is not None:
         coding, scale = like.coding, like.scale
         x = coding.apply(cells)
     else:
-        coding, x = Coding.learnt(cells)
+        free = any(column.dtype.kind == "O" for column in cells.values())
+        coding, x = Coding.learnt(cells, chosen_encoder(text_model) if free else None)
         scale = Scale.of(x, coding.measured, coding.names)
     return FeatureInputs(scale.apply(x, coding.names), scale, coding.names, coding)
 
@@ -422,24 +434,6 @@ def _hub_samples(
     assert bundle.recipe is not None
     ids = None if bundle.ids is None else list(bundle.ids)
     return _Samples(bundle.inputs, bundle.labels, bundle.classes, bundle.tests, bundle.val, bundle.recipe, ids)
-
-
-def _held(rows: Any, count: int) -> Tensor | None:
-    """Rows whose labels a person has checked, as booleans [N]."""
-    if rows is None:
-        return None
-    values = rows.cpu().numpy() if isinstance(rows, Tensor) else np.asarray(rows)
-    held = np.zeros(count, dtype=bool)
-    if values.shape == (count,) and values.dtype.kind == "b":
-        held = values
-    elif values.ndim == 1 and values.dtype.kind in "iu" and (values >= 0).all() and (values < count).all():
-        held[values] = True
-    elif values.size:
-        raise InputError(
-            f"verified must be row numbers from 0 to {count - 1}, or {count} booleans; got {str(rows)[:60]}. Labels "
-            "that a person has corrected go into labels."
-        )
-    return torch.from_numpy(held.copy()) if held.any() else None
 
 
 def _names(classes: tuple[str, ...], count: int) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ metrics.jsonl           one line per epoch
 tables.json             the form of the tables of per-sample state, and why
 stage-K/                checkpoint and recorded losses of each stage
 model.safetensors       the trained weights, for plain PyTorch
+model.pickle            in its place, the fitted classifier of scikit-learn: read only with a word of trust
 corrected_labels.csv    one row per sample
 label_issues.csv        one row per sample: label quality, suggestion, what to do (and .parquet, with pyarrow)
 targets.safetensors     soft targets and the network's probabilities
@@ -287,12 +288,17 @@ class RunFolder:
     def write_results(self, outcome: Outcome, summary: dict[str, Any], analysis: LabelAnalysis) -> None:
         """Write what the run was for, and drop what it needs no more; the summary last."""
         write_tensors(self.path / "model.safetensors", {k: v.clone() for k, v in outcome.model.state_dict().items()})
-        corrected = outcome.corrected_labels.cpu()
-        tables = _named(target=outcome.target, probs=outcome.probs)
+        self.write_labels(outcome.target, outcome.probs, outcome.corrected_labels.cpu(), summary, analysis)
+
+    def write_labels(
+        self, target: Store, probs: Store, corrected: Tensor, summary: dict[str, Any], analysis: LabelAnalysis
+    ) -> None:
+        """The same but for the model."""
+        tables = _named(target=target, probs=probs)
         write_tensors(self.path / "targets.safetensors", {**tables, "corrected": corrected})
         write_text(
             self.path / "corrected_labels.csv",
-            labels_csv(self.ids, self.given, corrected, outcome.target, self.classes),
+            labels_csv(self.ids, self.given, corrected, target, self.classes),
         )
         write_tensors(self.path / ANALYSIS, analysis.tensors())
         self.write_findings(analysis.findings)

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from selc._io.files import sweep
 from selc.analysis import LabelAnalysis, analyse
-from selc.analysis.findings import ACTIONS
 from selc.callbacks import Callback, Callbacks, EpochRecord, Silent
+from selc.classifiers import is_classifier_name
 from selc.data import Bundle
 from selc.errors import ConfigError, RunFolderError
 from selc.memory.store import Store
@@ -23,10 +23,12 @@ from selc.methods import create as create_method
 from selc.nets import create as create_net
 from selc.noise import draw_noise
 from selc.noise.base import label_digest, measured
+from selc.runs.classifier_job import ClassifierJob
 from selc.runs.config import ARRAYS, Config
 from selc.runs.door import prepared, source
 from selc.runs.folder import RunFolder
 from selc.runs.start_labels import Start, corrected_by, with_verdicts
+from selc.runs.summary import label_summary
 from selc.runs.teacher import supply_for
 from selc.training import Plan, Trainer
 from selc.training.metrics import headline
@@ -44,7 +46,7 @@ def execute(
     config: Config, out: Path | str, callbacks: Sequence[Callback] = (), bundle: Bundle | None = None
 ) -> RunFolder:
     """Run a configuration into a new folder; ``bundle`` is its data, if that was loaded before."""
-    job = _Job(config, bundle)
+    job = _job_for(config, bundle)
     seed, bundle = config.train.seed, job.bundle
     for note in bundle.notes:
         Callbacks(callbacks).notice(note)
@@ -141,8 +143,15 @@ def resume(
         )
     if not current().broadcast(run.finished):
         config.check_trusted(run.path, trust, measures=True)
-        _Job(config, bundle).go(run, callbacks)
+        _job_for(config, bundle).go(run, callbacks)
     return run
+
+
+def _job_for(config: Config, bundle: Bundle | None) -> _Job | ClassifierJob:
+    """With a network, or with a classifier of scikit-learn in its place."""
+    if is_classifier_name(config.net.name):
+        return ClassifierJob(config, bundle or load(config))
+    return _Job(config, bundle)
 
 
 class _Job:
@@ -239,7 +248,6 @@ def summarise(run: RunFolder, outcome: Outcome, plan: Plan, seconds: float, anal
     """The results, with how they came about."""
     last = outcome.history[-1]
     corrected = outcome.corrected_labels.cpu()
-    true, given = run.true, run.given
     epochs = {e["epoch"]: e for e in run.history() if e["stage"] == last["stage"]}
     picked = last["epoch"]
     if plan.pick == "best-val":
@@ -248,16 +256,11 @@ def summarise(run: RunFolder, outcome: Outcome, plan: Plan, seconds: float, anal
         "pick": plan.pick,
         "epoch": picked,
         "accuracy": accuracies(epochs[picked]),
-        "changed": float((corrected != given).float().mean()),
+        "changed": float((corrected != run.given).float().mean()),
         "seconds_this_session": round(seconds, 3),
         "seconds_training": round(sum(e["seconds"] for e in run.history()), 3),
     }
-    actions = torch.bincount(analysis.findings.action, minlength=len(ACTIONS)).tolist()
-    summary |= analysis.as_dict() | {"actions": dict(zip(ACTIONS, actions, strict=True))}
-    if true is not None:
-        summary["right_before"] = float((given == true).float().mean())
-        summary["right_after"] = float((corrected == true).float().mean())
-    return summary
+    return summary | label_summary(run, corrected, analysis)
 
 
 class MetricsFile(Callback):

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from selc._io.files import read_tensors
 from selc._io.table_files import write_table
+from selc.classifiers import is_classifier_name, read_model
+from selc.classifiers.folds import probabilities as class_probabilities
 from selc.errors import InputError, RunFolderError
 from selc.losses.cross_entropy import log_softmax
 from selc.methods import METHODS, Method
@@ -21,6 +23,7 @@ from selc.methods.ce import CE
 from selc.methods.co_teaching import mean_of_two
 from selc.nets import NETS
 from selc.nets import create as create_net
+from selc.runs.classifier_job import as_table
 from selc.runs.config import ARRAYS, Choice
 from selc.runs.folder import RunFolder
 from selc.runs.job import load
@@ -75,10 +78,14 @@ def predict(
     """
     run = run if isinstance(run, RunFolder) else RunFolder.open(run)
     run.summary  # noqa: B018  a run that is not finished has no network yet, and says so
+    classifier = read_model(run.path, trust) if is_classifier_name(run.config.net.name) else None
     state = read_inputs(run)
     check_encoder(run, state, trust)
     ids = Ids(id_column, str(run.config.data.options.get("id_column") or ""))
     samples = new_samples(state, data, ids, path_column, skip_bad)
+    if classifier is not None:
+        probs = torch.from_numpy(class_probabilities(classifier, as_table(samples.inputs), len(run.classes)))
+        return Predictions(samples.ids, run.classes, probs, samples.skipped)
     shape = tuple(next(iter(samples.inputs.stream([torch.tensor([0])], None))).shape[1:])
     run.config.check_trusted(run.path, trust)
     model, method = model_of(run, shape)

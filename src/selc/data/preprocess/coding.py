@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from selc.data.extras import sklearn_part
+from selc.data.preprocess.encoded_column import EncodedColumn
 from selc.data.preprocess.features import Numbers
 from selc.data.preprocess.labels import Where
 from selc.data.preprocess.text_column import SMALL_TABLE, Documents, TextColumn, as_documents, is_free_text
+from selc.data.preprocess.text_encoder import TextEncoder
 from selc.data.sources.csv_table import not_numeric
 from selc.data.sources.hints import dropping, flag
 from selc.errors import InputError
@@ -56,22 +58,28 @@ class Coding:
 
     numbers: tuple[NumberColumn, ...]
     categories: tuple[CategoryColumn, ...] = ()
-    texts: tuple[TextColumn, ...] = ()
+    texts: tuple[TextColumn | EncodedColumn, ...] = ()
 
     @classmethod
-    def learnt(cls, cells: Cells) -> tuple[Coding, Numbers]:
-        """The coding of training rows, and the rows as it has them."""
+    def learnt(cls, cells: Cells, encoder: TextEncoder | None = None) -> tuple[Coding, Numbers]:
+        """The coding of training rows, and the rows as it has them; texts are read by ``encoder``, else counted."""
         kinds = {name: column.dtype.kind for name, column in cells.items()}
         numbers, categories, texts = ([name for name, kind in kinds.items() if kind == k] for k in "fUO")
         plain = cls(_learn_numbers(cells, numbers), _learn_categories(cells, categories))
-        read = [TextColumn.learnt(name, np.asarray(cells[name], dtype=object)) for name in texts]
+        read: list[tuple[TextColumn | EncodedColumn, Numbers]] = []
+        for name in texts:
+            written = np.asarray(cells[name], dtype=object)
+            column = (
+                TextColumn.learnt(name, written) if encoder is None else EncodedColumn.learnt(name, written, encoder)
+            )
+            read.append(column)
         x = np.concatenate([*plain._blocks(cells), *(block for _, block in read)], axis=1)
         return cls(plain.numbers, plain.categories, tuple(column for column, _ in read)), x
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """The columns that it needs."""
-        columns: tuple[NumberColumn | CategoryColumn | TextColumn, ...]
+        columns: tuple[NumberColumn | CategoryColumn | TextColumn | EncodedColumn, ...]
         columns = (*self.numbers, *self.categories, *self.texts)
         return tuple(column.name for column in columns)
 
@@ -120,11 +128,11 @@ class Coding:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, Any]]) -> Coding:
-        parts = ("words", "characters", "projection", "shift")
-        texts = [
-            TextColumn.from_state(column, {name: arrays[f"text{k}.{name}"] for name in parts})
-            for k, column in enumerate(state.get("texts", ()))
-        ]
+        texts: list[TextColumn | EncodedColumn] = []
+        for k, column in enumerate(state.get("texts", ())):
+            kind = EncodedColumn if "sha256" in column else TextColumn
+            own = {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"text{k}.")}
+            texts.append(kind.from_state(column, own))
         return cls(
             tuple(NumberColumn(str(c["name"]), float(c["fill"]), bool(c["flag"])) for c in state["numbers"]),
             tuple(CategoryColumn(str(c["name"]), tuple(c["levels"]), tuple(c["rare"])) for c in state["categories"]),

@@ -84,6 +84,11 @@ class TextColumn:
     def _project(self, weights: Sparse) -> Numbers:
         return np.asarray(weights @ self.projection, dtype=np.float64) - self.shift
 
+    @property
+    def what(self) -> str:
+        terms = len(self.words.names) + len(self.characters.names)
+        return f"{self.width} features from its words and characters (TF-IDF of {terms:,} terms, truncated SVD)"
+
     def state(self) -> dict[str, Any]:
         """What of it is text, as JSON."""
         return {"name": self.name, "words": list(self.words.names), "characters": list(self.characters.names)}

@@ -15,6 +15,7 @@ from selc.data.preprocess.column_notes import notes_on_columns
 from selc.data.preprocess.features import FeatureInputs, Numbers, Scale
 from selc.data.preprocess.labels import Where, bad_labels, checked_classes, encode, notes_on, tidied
 from selc.data.preprocess.text_column import as_documents
+from selc.data.preprocess.text_encoder import chosen_encoder
 from selc.data.sources.csv_table import not_numeric
 from selc.data.sources.hints import all_at_once
 from selc.data.sources.image_set import skipped_note
@@ -74,7 +75,9 @@ def feature_bundle(train: Table, others: Mapping[str, Table], label: str, column
             raise repeating(train, columns.id, *first.repeats)
         notes.append(f"column {ids!r} is no feature by its name, and repeats: samples are called by their rows")
     classes = known or checked_classes(first.labels, train.name)
-    coding, x = Coding.learnt(first.cells)
+    free = any(column.dtype.kind == "O" for column in first.cells.values())
+    encoder = chosen_encoder(columns.text_model) if free else None
+    coding, x = Coding.learnt(first.cells, encoder)
     scale = Scale.of(x, coding.measured, coding.names, first.where(train))
     rows = {
         what: _rows(other, what, label_column_of(other, label), None, features, coding, classes, skip_bad)
@@ -105,7 +108,9 @@ def feature_bundle(train: Table, others: Mapping[str, Table], label: str, column
         ],
         skipped=skipped,
         recipe=suits(len(labels)),
-        digest=json_digest([part.digest() for part in (train, *others.values())]),
+        digest=json_digest(
+            [part.digest() for part in (train, *others.values())] + ([] if encoder is None else [encoder.digest])
+        ),
         texts=_texts(train, coding, [n for n in columns.drop if n in train.names], first),
         numbered=ids is None or first.repeats is not None,
         groups=written_groups(first.texts[columns.group], columns.group) if columns.group else None,
@@ -135,11 +140,7 @@ def _inputs(x: Numbers, scale: Scale, coding: Coding, where: Where) -> FeatureIn
 
 def _notes(coding: Coding, cells: Cells) -> list[str]:
     """What was made of columns that are no plain numbers."""
-    notes = [
-        f"column {column.name!r} is free text: {column.width} features from its words and characters (TF-IDF of "
-        f"{len(column.words.names) + len(column.characters.names):,} terms, truncated SVD)"
-        for column in coding.texts
-    ]
+    notes = [f"column {column.name!r} is free text: {column.what}" for column in coding.texts]
     notes += notes_on_empty_texts(coding, cells)
     if texts := [column.name for column in coding.categories]:
         notes.append(f"{_columns(texts)} text: each value that repeats often enough is a feature")

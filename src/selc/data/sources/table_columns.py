@@ -41,6 +41,7 @@ class Columns(NamedTuple):
     group: str = ""  # rows with the same value belong together
     time: str = ""  # when each row was taken
     text: tuple[str, ...] = ()  # free text, also where it does not look like it
+    text_model: str = "auto"  # what reads it (see `selc.data.preprocess.text_encoder`)
 
 
 def listed(names: Sequence[str]) -> str:

@@ -44,6 +44,7 @@ def table(
     time_column: str = "",
     text_column: tuple[str, ...] = (),
     annotator_column: tuple[str, ...] = (),
+    text_model: str = "auto",
     drop: tuple[str, ...] = (),
     test: str = "",
     val: str = "",
@@ -60,7 +61,8 @@ def table(
     train = open_table(existing(path, "path"))
     tests = {"test": open_table(existing(test, "test"))} if test else {}
     held = open_table(existing(val, "val")) if val else None
-    columns = Columns(label_column, path_column, id_column, tuple(drop), group_column, time_column, tuple(text_column))
+    dealing = (group_column, time_column)
+    columns = Columns(label_column, path_column, id_column, tuple(drop), *dealing, tuple(text_column), text_model)
     if not annotator_column:
         return table_bundle(train, tests, held, columns, how)
     return _annotated(AnnotatedTable(train, columns, annotator_column), tests, held, columns, how)

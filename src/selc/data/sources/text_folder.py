@@ -23,13 +23,13 @@ ID, TEXT, LABEL = "id", "text", "label"  # the columns of such a folder as a tab
 
 
 @dataset("texts", Recipe(net="mlp", plan={"schedule": "constant", "weight_decay": 0.0}))
-def texts(*, path: str = "", test: str = "", val: str = "", skip_bad: bool = False) -> Bundle:
+def texts(*, path: str = "", test: str = "", val: str = "", skip_bad: bool = False, text_model: str = "auto") -> Bundle:
     """Your texts: a folder with a sub-folder of .txt files per class, or with train, val and test folders of such."""
     train, held, tests, notes = listings(path, test, val, TEXTS)
     others = {**tests, **({"val": held} if held is not None else {})}
     first = TextFiles(train, skip_bad)
     tables = {name: TextFiles(listing, skip_bad) for name, listing in others.items()}
-    bundle = feature_bundle(first, tables, LABEL, Columns(id=ID, text=(TEXT,)), skip_bad)
+    bundle = feature_bundle(first, tables, LABEL, Columns(id=ID, text=(TEXT,), text_model=text_model), skip_bad)
     listed = [note for listing in (train, *others.values()) for note in listing.notes]
     bad = [sample for part in (first, *tables.values()) for sample in part.bad]
     return replace(
