@@ -145,7 +145,8 @@ def page(lines: list[dict[str, Any]]) -> str:
         reference = mean(ways["selc", EPOCHS[data]], "seconds") if ("selc", EPOCHS[data]) in ways else None
         for (way, epochs), rows in sorted(ways.items()):
             cells = [bold(mean(rows, name), best[name]) for name in ("auroc", "ap")]
-            spent = f"{mean(rows, 'seconds') / reference:.1f}" if reference else "-"
+            timed = reference and all(row["seconds"] is not None for row in rows)  # not on a machine that others use
+            spent = f"{mean(rows, 'seconds') / reference:.1f}" if reference and timed else "-"
             text.append(f"| {way} ({len(rows)}) | {epochs} | {' | '.join(cells)} | {spent} |")
         zones = ways.get(("selc", EPOCHS[data]), [])
         if zones:

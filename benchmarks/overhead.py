@@ -61,6 +61,7 @@ class Task:
 
 
 MLP = Task("mlp", (256,), rows=12_800, epochs=3)
+WIDE = Task("mlp", (256,), rows=6_400, epochs=2, classes=1_000)
 CNN = Task("cnn", (3, 32, 32), rows=1_280, epochs=2)
 
 
@@ -211,15 +212,23 @@ def measurements() -> list[Measurement]:
     wall = time.perf_counter
     start = "command to first batch / import torch, time"
     return [
-        Measurement("mlp-loop", f"MLP: {ce}", ours(MLP, "ce"), bare(MLP), MLP, True, ">=", 0.95),
+        Measurement("mlp-loop", f"MLP: {ce}", ours(MLP, "ce"), bare(MLP), MLP, True, ">=", 0.98),
         Measurement("cnn-loop", f"CNN: {ce}", ours(CNN, "ce"), bare(CNN), CNN, True, ">=", 0.95),
         Measurement("mlp-loop-default", f"MLP: {ce}, SGD by default", ours(MLP, "ce"), bare(MLP, False), MLP, True),
         Measurement("mlp-selc", f"MLP: {selc}", ours(MLP, "selc", start=0), ours(MLP, "ce"), MLP, target=1.10),
+        Measurement(
+            "mlp-selc-1000",
+            f"MLP, 1,000 classes: {selc}",
+            ours(WIDE, "selc", start=0),
+            ours(WIDE, "ce"),
+            WIDE,
+            target=1.05,
+        ),
         Measurement("cnn-selc", f"CNN: {selc}", ours(CNN, "selc", start=0), ours(CNN, "ce"), CNN, target=1.03),
         Measurement(
             "mlp-folder", f"MLP: {folder}", ours(MLP, "ce", folder=True, now=wall), ours(MLP, "ce", now=wall), MLP
         ),
-        Measurement("first-batch", start, program(FIRST_BATCH), program(IMPORT_TORCH)),
+        Measurement("first-batch", start, program(FIRST_BATCH), program(IMPORT_TORCH), target=1.5),
     ]
 
 

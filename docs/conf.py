@@ -21,7 +21,6 @@ release = version = selc.__version__
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
-    "sphinx.ext.mathjax",
     "numpydoc",
     "site_directives",
 ]
@@ -40,6 +39,7 @@ numpydoc_show_class_members = False  # members are listed on the page, where the
 default_role = "code"  # `name` in a docstring
 
 html_theme = "furo"
+html_math_renderer = "mathml"
 html_title = f"selc {release}"
 html_show_sourcelink = False
 html_copy_source = False

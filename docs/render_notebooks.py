@@ -7,8 +7,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-from selc._io.files import write_text
-
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "notebooks"
 EXAMPLES = ("one_call", "own_loop", "estimator")
@@ -46,4 +44,4 @@ def _cell(kind: str, source: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     for name in EXAMPLES:
-        write_text(FOLDER / f"{name}.ipynb", notebook(name))
+        (FOLDER / f"{name}.ipynb").write_text(notebook(name), encoding="utf-8")

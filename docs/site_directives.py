@@ -1,4 +1,4 @@
-"""What the site takes from the program itself: the commands, each by its own help."""
+"""What the site takes from the program itself: the commands, each by its own help. And equations without a network."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from docutils import nodes
 from docutils.parsers.rst import Directive
+from docutils.utils.math.latex2mathml import tex2mathml
 from pygments.lexers.special import TextLexer
 
 from selc.cli import app as program
@@ -41,7 +42,7 @@ def _section(words: str, command: Any) -> nodes.section:
     section = nodes.section(ids=[nodes.make_id(words)])
     section += nodes.title("", words)
     for paragraph in (command.help or "").split("\n\n"):
-        section += nodes.paragraph("", " ".join(paragraph.split()))
+        section += _text(" ".join(paragraph.split()))
     context = typer.Context(command, info_name=words)
     usage = " ".join([words, *command.collect_usage_pieces(context)])
     section += nodes.literal_block(usage, usage)
@@ -65,13 +66,33 @@ def _table(rows: list[tuple[str, str]]) -> nodes.table:
     for name, text in rows:
         row = nodes.row()
         row += nodes.entry("", nodes.paragraph("", "", nodes.literal(name, name)))
-        row += nodes.entry("", nodes.paragraph("", text))
+        row += nodes.entry("", _text(text))
         body += row
     table += group
     return table
 
 
+def _text(words: str) -> nodes.paragraph:
+    """A paragraph in which what stands between backticks is code."""
+    parts = words.split("`")
+    kinds = [nodes.literal if place % 2 else nodes.Text for place in range(len(parts))]
+    pieces = [kind(part) if kind is nodes.Text else kind(part, part) for kind, part in zip(kinds, parts, strict=True)]
+    return nodes.paragraph("", "", *pieces)
+
+
+def _inline_math(writer: Any, node: nodes.math) -> None:
+    """As MathML, which browsers show by themselves: the pages are read without a network."""
+    writer.body.append(tex2mathml(node.astext(), as_block=False))
+    raise nodes.SkipNode
+
+
+def _math(writer: Any, node: nodes.math_block) -> None:
+    writer.body.append(f'<div class="math">{tex2mathml(node.astext(), as_block=True)}</div>')
+    raise nodes.SkipNode
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("selc-commands", Commands)
+    app.add_html_math_renderer("mathml", (_inline_math, None), (_math, None))
     app.add_lexer("mermaid", TextLexer)  # shown as its text, which is made to be read
     return {"parallel_read_safe": True}

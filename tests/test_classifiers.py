@@ -23,7 +23,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from selc.classifiers import Rows, create, folds, judge_labels, read_model
+from selc._io.files import read_tensors, write_tensors
+from selc.classifiers import FILE, Rows, create, fitted_again, folds, judge_labels
 from selc.classifiers.folds import conclusion, last_look
 from selc.errors import ConfigError, RunFolderError
 from selc.estimator import SELCClassifier
@@ -299,29 +300,23 @@ def test_a_run_has_the_files_of_any_run_and_can_be_applied(run: RunFolder, tmp_p
     assert "network" not in page.split("<main>")[1].split("Protocol, versions")[0]
 
 
-def test_the_classifier_is_read_only_with_a_word_of_trust(run: RunFolder, tmp_path: Path) -> None:
-    data = write_table(tmp_path / "new.csv")
-    with pytest.raises(ConfigError, match=r"model\.pickle is a pickle.*got no --trust"):
-        predict(run, data)
-    made = predict(run, data, trust=True)
+def test_the_classifier_is_kept_without_a_pickle_and_is_the_same_again(run: RunFolder, tmp_path: Path) -> None:
+    made = predict(run, write_table(tmp_path / "new.csv"))
     np.testing.assert_allclose(made.probs.numpy(), run.table("probs").full().numpy(), atol=1e-6)
-    copied = tmp_path / "run"
-    copied.mkdir()
-    (copied / "model.pickle").write_bytes(b"cos\nsystem\n(S'touch broken'\ntR.")
-    with pytest.raises(ConfigError, match="got no --trust"):
-        read_model(copied, False)
-    (copied / "model.pickle").write_bytes(b"no pickle")
-    with pytest.raises(RunFolderError, match="must hold the classifier of the run"):
-        read_model(copied, True)
+    assert not list(run.path.glob("*.pickle"))
+    kept = read_tensors(run.path / FILE)
+    write_tensors(tmp_path / FILE, {**kept, "labels": kept["labels"].flip(0)})
+    with pytest.raises(RunFolderError, match="must give the classifier of the run when it is fitted again"):
+        fitted_again(tmp_path, create("sklearn:LogisticRegression", {"C": 0.5}, 0))
 
 
 def test_an_interrupted_run_is_done_again_and_comes_to_the_same(run: RunFolder, tmp_path: Path) -> None:
     again = execute(run.config, tmp_path / "again")
     (again.path / "summary.json").unlink()
-    (again.path / "model.pickle").unlink()
+    (again.path / FILE).unlink()
     resumed = resume(again.path)
     assert torch.equal(resumed.findings().quality, run.findings().quality)
-    assert (resumed.path / "model.pickle").exists()
+    assert (resumed.path / FILE).exists()
 
 
 def test_verdicts_of_a_person_are_held_fixed(run: RunFolder) -> None:

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import selc
 from selc.cli import app
-from selc.runs import execute
+from tests.test_cli import call
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -158,10 +158,9 @@ def surroundings(page: str) -> dict[str, Any]:
 def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names = surroundings(named(page))
-    config = selc.Config.resolve({"data": "moons", "method": {"name": "ce"}, "train": {"epochs": 1}})
     for folder in ("run", "runs/photos-selc-1"):
-        if folder in page.read_text():
-            execute(config, folder)
+        if f'"{folder}"' in page.read_text():
+            call("train", "moons", "--method", "ce", "--epochs", "1", "--out", folder)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # sixty rows are few, and it says so
         for body in blocks(page, "python"):
@@ -186,13 +185,13 @@ def test_the_start_page_has_every_extra() -> None:
 
 
 def test_the_page_of_the_run_folder_names_what_is_in_one(tmp_path: Path) -> None:
-    config = {"data": "moons", "noise": {"name": "symmetric", "rate": 0.2}, "train": {"epochs": 1}}
-    run = execute(selc.Config.resolve(config), tmp_path / "run")
+    call("train", "moons", "--noise", "symmetric", "--rate", "0.2", "--epochs", "1", "--out", str(tmp_path / "run"))
+    run = selc.RunFolder.open(tmp_path / "run")
     text = (DOCS / "reference" / "run-folder.md").read_text()
     there = {re.sub(r"stage-\d+", "stage-0", path.name) for path in run.path.iterdir()}
     assert not [name for name in sorted(there) if f"`{name}`" not in text]
     told = set(re.findall(r"^\| `([\w.-]+)`", text, re.MULTILINE))
-    sometimes = {"data.json", "given_targets.safetensors", "report.html", "label_issues.parquet"}
+    sometimes = {"given_labels.npz", "data.json", "given_targets.safetensors", "report.html", "label_issues.parquet"}
     assert told - sometimes <= there
     for file in ("corrected_labels.csv", "label_issues.csv"):
         for column in (run.path / file).read_text().splitlines()[0].split(","):

@@ -211,7 +211,9 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         method = self._method()
         trainer = Trainer(plan, self._factory(self.shape_), callbacks=[_Printed()] if self.verbose else [])
         outcome = trainer.fit(copy.deepcopy(method), data)
-        self.method_ = method  # as it was before: what it remembers of the training rows is not needed any more
+        self.method_: Method | None = (
+            method  # as it was before: what it remembers of the training rows is not needed any more
+        )
         self.module_ = outcome.model.cpu()
         self.history_ = outcome.history
         self.soft_targets_ = outcome.target.full().cpu().numpy()

@@ -33,25 +33,31 @@ def counts() -> Tensor:
 
 
 class Order(Sampler[int]):
-    """Depends on the epoch, which Lightning tells it, and on nothing else: random numbers are not in a checkpoint."""
+    """Depends on the epoch, which Lightning tells it, and on nothing else: random numbers are not in a checkpoint.
 
-    epoch = 0
+    Of several processes each has its part. Lightning's own way to deal would not tell it the epoch.
+    """
+
+    def __init__(self, rank: int = 0, size: int = 1) -> None:
+        self.rank, self.size, self.epoch = rank, size, 0
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
 
     def __len__(self) -> int:
-        return ROWS
+        return ROWS // self.size
 
     def __iter__(self) -> Iterator[int]:
-        return iter(torch.randperm(ROWS, generator=torch.Generator().manual_seed(self.epoch)).tolist())
+        order = torch.randperm(ROWS, generator=torch.Generator().manual_seed(self.epoch))
+        return iter(order[self.rank :: self.size].tolist())
 
 
-def loaders(batch: int = 32) -> tuple[Any, Any]:
+def loaders(batch: int = 32, rank: int = 0, size: int = 1) -> tuple[Any, Any]:
     x, y = counts(), sentences()[2]
+    mine = slice(ROWS + rank, None, size)
     train = IndexedDataset(TensorDataset(x[:ROWS], y[:ROWS]))
-    return DataLoader(train, batch_size=batch, sampler=Order()), DataLoader(
-        TensorDataset(x[ROWS:], y[ROWS:]), batch_size=25
+    return DataLoader(train, batch_size=batch, sampler=Order(rank, size)), DataLoader(
+        TensorDataset(x[mine], y[mine]), batch_size=25
     )
 
 
@@ -89,11 +95,11 @@ def fitted(
     *,
     checkpoint: str | None = None,
     validated: bool = True,
-    batch: int = 32,
     plain: bool = False,
+    part: tuple[int, int] = (0, 1),
     **set_: Any,
 ) -> Any:
-    """A training; with ``checkpoint`` it goes on from there, and ``plain`` is by SGD."""
+    """A training; with ``checkpoint`` it goes on from there, ``plain`` is by SGD, ``part`` is (rank, processes)."""
     import lightning
 
     net = module(step, plain=plain)
@@ -106,7 +112,7 @@ def fitted(
         enable_model_summary=False,
         **settings,
     )
-    train, held_out = loaders(batch)
+    train, held_out = loaders(32 // part[1], *part)
     trainer.fit(net, train, held_out if validated else None, ckpt_path=checkpoint)
     return net
 

@@ -106,7 +106,7 @@ def test_what_cannot_be_reached_is_a_notice_and_the_run_is_whole(name: str, tmp_
 
     (tmp_path / "file").write_text("in the way")
     there = {
-        "mlflow": MLflow(uri=f"sqlite:///{tmp_path}/no/such.db"),
+        "mlflow": MLflow(uri="nowhere://such"),
         "tensorboard": TensorBoard(folder=f"{tmp_path}/file/x"),
     }
     heard = Heard()

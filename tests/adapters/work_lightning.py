@@ -11,18 +11,17 @@ from safetensors.torch import save_file
 
 from tests.adapters.test_lightning import fitted, recorder, selc
 
-BATCH = 32
-
 
 def train(folder: Path, size: int) -> None:
-    together: dict[str, Any] = {"strategy": "ddp", "devices": size} if size > 1 else {}
+    rank = os.environ.get("RANK", "0")
+    several = {"strategy": "ddp", "devices": size, "use_distributed_sampler": False}
+    together: dict[str, Any] = {"part": (int(rank), size), **(several if size > 1 else {})}
     ours, theirs = selc(start=1), recorder()
-    fitted(folder, "selc", [ours], batch=BATCH // size, plain=True, **together)
-    fitted(folder, "recorded", [theirs], batch=BATCH // size, plain=True, **together)
+    fitted(folder, "selc", [ours], plain=True, **together)
+    fitted(folder, "recorded", [theirs], plain=True, **together)
     theirs.recorder.gather()
     seen = theirs.recorder.state_dict()
     found = {"targets": ours.criterion.targets, "updates": ours.criterion.updates, "looks": seen["looks.predictions"]}
-    rank = os.environ.get("RANK", "0")
     save_file({**found, "losses": seen["epochs.losses"]}, folder / f"{size}-{rank}.safetensors")
 
 

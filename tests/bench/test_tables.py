@@ -14,9 +14,10 @@ from torch import nn
 
 from selc.bench.estimate import cost_of
 from selc.bench.runner import value_of
-from selc.bench.table import SCALES, VARIANTS, Cell, Table, fits, laid_over, load, names, parse
+from selc.bench.table import SCALES, UNSEEN, VARIANTS, Cell, Table, fits, laid_over, load, names, parse
 from selc.data import DATASETS, Bundle
 from selc.errors import ConfigError
+from selc.methods import METHODS
 from selc.methods import create as create_method
 from selc.nets import create as create_net
 from selc.noise import draw_noise
@@ -40,7 +41,7 @@ def bundle(data: str) -> Bundle:
 
 
 def test_there_are_the_six_tables_and_five_figures_of_the_paper_and_the_labels_of_people() -> None:
-    assert names() == ALL
+    assert names() == [*ALL, "suite"]
     for name in ALL:
         assert load(name).name == name
         assert list(load(name).scales) == list(SCALES)
@@ -306,7 +307,7 @@ def test_runs_are_shared_where_they_are_the_same() -> None:
 NOISY_AS_THEY_ARE = {"animal10n", "clothing1m", "webvision"}  # datasets without other labels than noisy ones
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", ALL)
 def test_no_cell_is_trained_on_clean_labels_and_other_columns_are_other_trainings(name: str) -> None:
     for scale in SCALES:
         columns: dict[str, set[str]] = {}
@@ -447,3 +448,44 @@ def test_a_scale_or_variant_that_is_not_there_is_named() -> None:
         table.cells("papr")
     with pytest.raises(ConfigError, match=r"code.*cod"):
         table.cells("cpu", "cod")
+
+
+# The suite
+
+
+def test_the_suite_has_every_method_and_half_of_its_columns_are_unseen() -> None:
+    suite = load("suite")
+    cells = suite.cells("cpu")
+    assert {cell.settings["method"]["name"] for cell in cells} == set(METHODS)
+    assert len({(c.row, c.column, c.seed) for c in cells}) == len(cells)
+    assert set(suite.unseen) < set(suite.columns)
+    assert 2 * len(suite.unseen) == len(suite.columns)
+    for cell in cells:
+        assert (UNSEEN in cell.note) == (cell.column in suite.unseen)
+        cell.config()  # every option is one that there is
+    kinds = {column.split()[0] for column in suite.unseen} & {
+        column.split()[0] for column in suite.columns if column not in suite.unseen
+    }
+    assert {"digits", "features", "reviews"} <= kinds  # of each kind there is something in either half
+
+
+def test_a_column_whose_files_are_not_there_says_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def skips() -> set[str]:
+        return {cell.skip for cell in load("suite").cells("cpu") if cell.column == "wine sym 20%"}
+
+    assert skips() == {"needs suite-data/wine.csv"}
+    (tmp_path / "suite-data").mkdir()
+    (tmp_path / "suite-data" / "wine.csv").touch()
+    assert skips() == {"needs suite-data/wine-test.csv"}
+    (tmp_path / "suite-data" / "wine-test.csv").touch()
+    assert skips() == {""}
+    assert {cell.skip for cell in load("suite").cells("cpu") if cell.column.startswith("digits")} == {""}
+
+
+def test_the_suite_is_no_part_of_all_tables_of_the_paper() -> None:
+    from selc.cli.bench import _tables
+
+    assert [table.name for table in _tables(["all"], "cpu")] == ALL
+    assert [table.name for table in _tables(["suite"], "cpu")] == ["suite"]

@@ -48,7 +48,7 @@ def by_torch(weights: dict[str, Tensor], ids: Tensor, mask: Tensor) -> Tensor:
     )
     norm = nn.LayerNorm(hidden, eps=1e-12)
     norm.load_state_dict({key: weights[f"embeddings.LayerNorm.{key}"] for key in ("weight", "bias")})
-    x = norm(words[ids] + places[: ids.shape[1]] + kinds[0])
+    x: Tensor = norm(words[ids] + places[: ids.shape[1]] + kinds[0])
     for k in range(CONFIG["num_hidden_layers"]):
         at = f"encoder.layer.{k}"
         layer = nn.TransformerEncoderLayer(

@@ -148,8 +148,10 @@ def test_one_word_texts_are_told_how_to_be_read(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "t.csv", ["word", "label"], [[f"word{k}", ("a", "b")[k % 2]] for k in range(40)])
     assert "if it is text to be read, say so (--text-column word)" in sentence(path)
     _, coding = coded(table(path=str(path), text_column=("word",)).inputs)
-    assert coding.texts[0].words.names == ()  # each word stands in one row, but they share characters
-    assert "wor" in coding.texts[0].characters.names
+    (column,) = coding.texts
+    assert isinstance(column, TextColumn)
+    assert column.words.names == ()  # each word stands in one row, but they share characters
+    assert "wor" in column.characters.names
 
 
 def test_bad_columns_of_text_have_a_sentence_each(tmp_path: Path) -> None:

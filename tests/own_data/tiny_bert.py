@@ -53,7 +53,7 @@ def write_bert(folder: Path, seed: int = 0, **changes: Any) -> Path:
     (folder / "config.json").write_text(json.dumps({**CONFIG, **changes}))
     save_file(tensors(seed), folder / "model.safetensors")
     steps = {"[CLS]": 2, "[SEP]": 3}
-    tokenizer = {
+    tokenizer: dict[str, Any] = {
         "version": "1.0",
         "truncation": None,
         "padding": None,

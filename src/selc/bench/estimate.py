@@ -66,7 +66,8 @@ def estimates(cells: Iterable[Cell], lines: Iterable[Line], device: str = "cpu")
 def work_of(config: Config) -> str:
     """What a training costs by, beside its method: data, how many, network, epochs."""
     size = config.data.options.get("rows") or "all"
-    return f"{config.data.name}/{size}/{config.net.name}/{config.train.epochs}"
+    what = config.data.options.get("path") or config.data.name
+    return f"{what}/{size}/{config.net.name}/{config.train.epochs}"
 
 
 def _from_lines(config: Config, by_method: Mapping[str, list[Line]]) -> Estimate | None:

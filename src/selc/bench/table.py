@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from selc.errors import ConfigError, unknown
@@ -29,6 +30,7 @@ FREE = {
     "data": ("root", "workers", "cache", "cache_gb"),
     "train": ("device", "threads", "compile", "metrics"),
 }
+UNSEEN = "unseen: nothing was chosen by it"
 # The fields of a rule that say where it holds.
 WHERE = ("scale", "variant", "row", "column")
 
@@ -107,12 +109,13 @@ class Table:
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     scales: dict[str, Scale]
-    kind: str = "table"  # or "figure"
+    kind: str = "table"  # or "figure", or "suite": not of the paper
     numbers: dict[str, dict[str, str]] = field(default_factory=dict)  # row -> column -> as printed
     methods: dict[str, dict[str, Any]] = field(default_factory=dict)  # row -> [method]
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)  # column -> settings, `of`, `test`, `measure`
     rules: tuple[dict[str, Any], ...] = ()
     theirs: str = "paper's"  # whose the numbers are; or "published", if they are of another publication
+    unseen: tuple[str, ...] = ()  # columns by which nothing may be chosen
 
     def cells(self, scale: str, variant: str = "text") -> list[Cell]:
         """The runs at a scale, in the order of the table; those that cannot run here say why."""
@@ -149,7 +152,9 @@ class Table:
         notes.append(block.get("note", ""))
         settings = laid_over(copy.deepcopy(scale.settings), own)
         settings = laid_over(settings, {"method": self.methods[row]})
-        skip = block.get("skip", "")
+        if column in self.unseen:
+            notes.append(UNSEEN)
+        skip = block.get("skip", "") or lacking(own)
         here = {"scale": scale.name, "variant": variant, "row": row, "column": column}
         for rule in self.rules:
             if fits(rule, here):
@@ -190,6 +195,13 @@ def laid_over(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
     return below
 
 
+def lacking(column: Mapping[str, Any]) -> str:
+    """The files of a column's data that are not here, in a few words; empty if there are all."""
+    data = column.get("data", {})
+    gone = [data[name] for name in ("path", "test") if name in data and not Path(data[name]).exists()]
+    return f"needs {gone[0]}" if gone else ""
+
+
 def missing(wanted: Mapping[str, Any], settings: Mapping[str, Any], above: str = "") -> list[str]:
     """The settings, such as data.labels, that are wanted and not there in any form."""
     found: list[str] = []
@@ -217,7 +229,7 @@ def fits(rule: Mapping[str, Any], here: Mapping[str, str]) -> bool:
 def names() -> list[str]:
     """All tables and figures, tables first."""
     found = [entry.name.removesuffix(".toml") for entry in (files("selc.bench") / "tables").iterdir()]
-    kinds = ("table", "figure", "human")
+    kinds = ("table", "figure", "human", "suite")
     return sorted(found, key=lambda name: (next(k for k, kind in enumerate(kinds) if name.startswith(kind)), name))
 
 
@@ -260,6 +272,7 @@ def parse(content: Mapping[str, Any], methods: Mapping[str, Mapping[str, Any]]) 
         settings={name: dict(column) for name, column in content.get("settings", {}).items()},
         rules=tuple(content.get("rules", ())),
         theirs=content.get("theirs", "paper's"),
+        unseen=tuple(content.get("unseen", ())),
     )
 
 

@@ -2,7 +2,7 @@
 
 from selc.classifiers.folds import Judged, Rows, judge_labels
 from selc.classifiers.names import PREFIX, checked, create, is_classifier_name, prepared
-from selc.classifiers.stored import FILE, read_model, write_model
+from selc.classifiers.stored import FILE, fitted_again, write_fit
 
 __all__ = [
     "FILE",
@@ -11,9 +11,9 @@ __all__ = [
     "Rows",
     "checked",
     "create",
+    "fitted_again",
     "is_classifier_name",
     "judge_labels",
     "prepared",
-    "read_model",
-    "write_model",
+    "write_fit",
 ]

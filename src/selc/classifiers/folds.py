@@ -83,7 +83,7 @@ def judge_labels(classifier: Any, data: Rows, seed: int, tell: Callable[[str], N
         evidence = _evidence(classifier, data, parts, used, believed)
         analysis = conclusion(evidence, data.labels, data.settled)
     chosen = data.used.nonzero().flatten().numpy()
-    model = _fitted(classifier, data, chosen, analysis.corrected.numpy())
+    model = fitted(classifier, data, chosen, analysis.corrected.numpy())
     return Judged(model, analysis, evidence, believed, torch.from_numpy(probabilities(model, data.x, data.num_classes)))
 
 
@@ -113,8 +113,9 @@ def _by_looks(evidence: Evidence, decision: Decision, given: Tensor, settled: Te
     assert evidence.rows is not None
     predicted = given.clone()
     predicted[evidence.rows] = evidence.predictions[evidence.look_at(decision.best)].long()
-    witness = {"believed": predicted, "last": predicted}
-    return by_evidence(evidence, decision, None, given, **witness, settled=settled, slack=BEYOND)
+    return by_evidence(
+        evidence, decision, None, given, believed=predicted, last=predicted, settled=settled, slack=BEYOND
+    )
 
 
 def last_look(evidence: Evidence) -> Evidence:
@@ -170,7 +171,7 @@ def _evidence(classifier: Any, data: Rows, parts: Tensor, used: list[int], belie
     for part in used:
         held = (parts == part).nonzero().flatten()
         rest = (used_rows & (parts != part)).nonzero().flatten().numpy()
-        model = _fitted(classifier, data, rest, data.labels.numpy())
+        model = fitted(classifier, data, rest, data.labels.numpy())
         looks = [_look(p, data.labels[held]) for p in _stages(model, _at(data.x, held.numpy()), data.num_classes)]
         believed[held] = torch.from_numpy(probabilities(model, _at(data.x, held.numpy()), data.num_classes))
         shown.append((held, looks))
@@ -182,7 +183,9 @@ def _evidence(classifier: Any, data: Rows, parts: Tensor, used: list[int], belie
         # A fold that stopped early says at the end what it said last.
         columns = [torch.stack([look[field] for look in (looks + looks[-1:] * count)[:count]]) for _, looks in shown]
         fields.append(torch.cat(columns, dim=1)[:, order])
-    return Evidence(data.labels[rows[order]], *fields, data.num_classes, len(used), rows[order])
+    predictions, confidences, given = fields
+    found = (data.labels[rows[order]], predictions, confidences, given)
+    return Evidence(*found, num_classes=data.num_classes, splits=len(used), rows=rows[order])
 
 
 def _look(p: Probabilities, given: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -219,7 +222,8 @@ def _iterations(model: Any) -> int:
     return int(getattr(model, "n_iter_", None) or len(getattr(model, "estimators_", ())) or 1)
 
 
-def _fitted(classifier: Any, data: Rows, rows: Any, labels: Any) -> Any:
+def fitted(classifier: Any, data: Rows, rows: Any, labels: Any) -> Any:
+    """A copy of the classifier, fitted to some of the rows with ``labels`` [N]."""
     from sklearn.base import clone
 
     model = clone(classifier)

@@ -1,48 +1,43 @@
-"""A fitted classifier in a file. It is a pickle, which may run any code when it is read: so only with a word of trust.
+"""A fitted classifier in a run folder, without a pickle: the rows and labels that it was fitted on.
 
-Scikit-learn has no other form that holds every classifier. What is written is the classifier and the version of
-scikit-learn; what else a run folder holds is plain text and arrays, and needs no trust.
+Scikit-learn keeps classifiers as pickles, which may run any code when they are opened; nothing here ever opens one. The
+name, the options and the seed are in the configuration, the rows are here, and to fit them again gives the same
+classifier. What it said of these rows is kept as well, so that another version of scikit-learn shows.
 """
 
 from __future__ import annotations
 
-import pickle
-import warnings
 from pathlib import Path
 from typing import Any
 
-from selc._io.files import in_short, write_bytes
-from selc.errors import ConfigError, RunFolderError
+import numpy as np
+import torch
+from torch import Tensor
 
-FILE = "model.pickle"
+from selc._io.files import read_tensors, write_tensors
+from selc.classifiers.folds import Rows, fitted, probabilities
+from selc.errors import RunFolderError
 
-
-def write_model(folder: Path, classifier: Any) -> None:
-    """Write a classifier into the folder of a run."""
-    try:
-        data = pickle.dumps(classifier)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise ConfigError(
-            f"the classifier must be one that can be pickled, to be kept in {folder}; got: {in_short(error)}."
-        ) from None
-    write_bytes(folder / FILE, data)
+FILE = "fitted_on.safetensors"
+SAME = 1e-3  # of a probability: as far as one fit may be from another by rounding
 
 
-def read_model(folder: Path, trust: bool) -> Any:
-    """The classifier back; ``trust`` is the word of the user, without which the file is not opened."""
-    path = folder / FILE
-    if not trust:
-        raise ConfigError(
-            f"{path} is a pickle, and to read it may run code of whoever wrote it; got no --trust (trust=True). Give "
-            "it if you know where the folder comes from."
-        )
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            return pickle.loads(path.read_bytes())  # noqa: S301  (the user has said that the folder is trusted)
-    except Warning as warning:
+def write_fit(folder: Path, x: Any, labels: Tensor, probs: Tensor) -> None:
+    """Write the rows [N, D] that a classifier was fitted on, their labels [N], and what it says of them [N, C]."""
+    rows = torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32))
+    write_tensors(folder / FILE, {"x": rows, "labels": labels, "probs": probs.float()})
+
+
+def fitted_again(folder: Path, classifier: Any) -> Any:
+    """The classifier of a run folder: ``classifier``, fitted as it was then."""
+    kept = read_tensors(folder / FILE)
+    x, num_classes = kept["x"].numpy(), kept["probs"].shape[1]
+    data = Rows(x, kept["labels"], num_classes)
+    model = fitted(classifier, data, np.arange(len(x)), kept["labels"].numpy())
+    apart = float(np.abs(probabilities(model, x, num_classes) - kept["probs"].numpy()).max())
+    if apart > SAME:
         raise RunFolderError(
-            f"{path} must be read with the version of scikit-learn that wrote it; got: {in_short(warning)}."
-        ) from None
-    except Exception as error:  # whatever a broken or another pickle raises
-        raise RunFolderError(f"{path} must hold the classifier of the run; got: {in_short(error)}.") from None
+            f"{folder / FILE} must give the classifier of the run when it is fitted again; got probabilities that are "
+            f"{apart:.2g} apart. Take the version of scikit-learn that made it (environment.json), or train again."
+        )
+    return model

@@ -25,8 +25,8 @@ def bench(
         list[str],
         typer.Argument(
             metavar="NAME...",
-            help="table1 to table6, figure1 to figure5, human, all; or `render`, alone or with names, to write the "
-            "tables from the results.",
+            help="table1 to table6, figure1 to figure5, human, all of these; suite: all methods on data of many kinds; "
+            "or `render`, alone or with names, to write the tables from the results.",
         ),
     ],
     scale: Annotated[str, typer.Option(help="paper: as published; small: one GPU, an hour; cpu: two cores.")] = "cpu",
@@ -107,7 +107,7 @@ def _tables(names: list[str], scale: str) -> list[Table]:
         if name != "all" and name not in known():
             raise unknown("a table or figure", name, [*known(), "all", RENDER])
     if not names or "all" in names:
-        return [table for table in map(load, known()) if scale in table.scales]
+        return [table for table in map(load, known()) if scale in table.scales and table.kind != "suite"]
     return [load(name) for name in dict.fromkeys(names)]
 
 

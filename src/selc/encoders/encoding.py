@@ -185,7 +185,8 @@ class Encoding:
         chosen = dict(state["encoder"])
         options = {key: value for key, value in chosen.items() if key not in ("name", "size")}
         size = int(state["size"])
-        encoder = create(chosen["name"], {**options, "size": size}, size, device or torch.device("cpu"))
+        place = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        encoder = create(chosen["name"], {**options, "size": size}, size, place)
         if encoder.digest != state["digest"]:
             raise RunFolderError(
                 f"encoder {encoder.name!r} must be the one of the training; got one with other weights or settings. "

@@ -117,10 +117,8 @@ class ELRPlus(Method):
 
     def _gamma(self, clock: float) -> float:
         """The momentum of the mean weights: it grows, as the first weights are worth little."""
-        full = self.gamma
-        if isinstance(full, str):
-            full = max(0.0, 1 - (1 - PUBLISHED) * STEPS / max(self.steps, 1))
-        return full * risen(clock, GROWS * self.epochs)
+        kept = max(0.0, 1 - (1 - PUBLISHED) * STEPS / max(self.steps, 1))
+        return (kept if isinstance(self.gamma, str) else self.gamma) * risen(clock, GROWS * self.epochs)
 
     def _weight(self, batch: Batch) -> float:
         if self.concentration == 0:

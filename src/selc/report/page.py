@@ -42,7 +42,7 @@ FILES = {
     "decision.json": "when labels began to be corrected, and why",
     "evidence.safetensors": "what was predicted of held-out samples, epoch by epoch",
     "model.safetensors": "the weights of the network, for PyTorch",
-    "model.pickle": "the fitted classifier of scikit-learn; a pickle, so open it only if you trust its source",
+    "fitted_on.safetensors": "the rows and labels that the classifier was fitted on, to fit it again for new data",
     "targets.safetensors": "soft targets and probabilities of every sample",
     "metrics.jsonl": "a line per epoch",
     "config.toml": "every setting, to run it again",

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from selc._io.files import sweep
 from selc.callbacks import Callback, Callbacks
-from selc.classifiers import Judged, Rows, create, judge_labels, write_model
+from selc.classifiers import Judged, Rows, create, judge_labels, write_fit
 from selc.classifiers.folds import probabilities
 from selc.data import Bundle
 from selc.errors import ConfigError
@@ -84,9 +84,10 @@ class ClassifierJob:
         }
         assert judged.analysis.decision is not None
         TurningPoint(judged.evidence, judged.analysis.decision).save(run.path)
-        write_model(run.path, judged.model)
-        tables = (Store.of({"table": t.float()}, C) for t in (judged.believed, judged.probs))
-        run.write_labels(*tables, corrected, summary, judged.analysis)
+        used = data.used
+        write_fit(run.path, x[used.numpy()], corrected[used], judged.probs[used])
+        believed, probs = (Store.of({"table": t.float()}, C) for t in (judged.believed, judged.probs))
+        run.write_labels(believed, probs, corrected, summary, judged.analysis)
 
     def _measured(self, judged: Judged, test: EvalSet, num_classes: int) -> dict[str, float]:
         p = torch.from_numpy(probabilities(judged.model, as_table(test.inputs, test.rows), num_classes))

@@ -162,7 +162,9 @@ class Config(BaseModel):
             del content["train"][free]
         # Runs from before there were verdicts and encoders can be gone on with.
         if not content["labels"]["verified"]:
-            del content["labels"]["verified"]
+            del content["labels"]["verified"]  # runs from before there were verdicts can be gone on with
+        if content["data"].get("text_model") == "auto":
+            del content["data"]["text_model"]  # so can those from before there was a choice
         if self.encoder.name == NONE:
             del content["encoder"]
         text = json.dumps([content, labels_digest], sort_keys=True)

@@ -426,7 +426,8 @@ def _hub_samples(
     if chosen.told:
         callbacks.notice(chosen.told)
     if chosen.encoder["name"] != NONE:
-        callbacks.notice(f"images are seen through the encoder {chosen.encoder['name']} (encoder='none': as they are)")
+        name = chosen.encoder["name"]
+        callbacks.on_message(f"Images are seen through the encoder {name} (encoder='none': as they are).")
         device = resolve_plan({}, Recipe()).torch_device()
         bundle = encode_images(bundle, Encoding.of(bundle, chosen.encoder, device=device, cache=cache_folder()))
     for note in bundle.notes:

@@ -11,7 +11,7 @@ metrics.jsonl           one line per epoch
 tables.json             the form of the tables of per-sample state, and why
 stage-K/                checkpoint and recorded losses of each stage
 model.safetensors       the trained weights, for plain PyTorch
-model.pickle            in its place, the fitted classifier of scikit-learn: read only with a word of trust
+fitted_on.safetensors   in its place, the rows that a classifier of scikit-learn was fitted on, to be fitted again
 corrected_labels.csv    one row per sample
 label_issues.csv        one row per sample: label quality, suggestion, what to do (and .parquet, with pyarrow)
 targets.safetensors     soft targets and the network's probabilities

@@ -123,12 +123,14 @@ def resume(
     Examples
     --------
     >>> import tempfile
+    >>> from typer.testing import CliRunner
     >>> import selc
-    >>> from selc.runs import execute
-    >>> config = selc.Config.resolve({"data": "moons", "method": {"name": "ce"}, "train": {"epochs": 1}})
+    >>> from selc.cli import app
     >>> folder = tempfile.TemporaryDirectory()
-    >>> run = execute(config, f"{folder.name}/run")
-    >>> selc.resume(run.path).finished
+    >>> run = f"{folder.name}/run"
+    >>> CliRunner().invoke(app, ["train", "moons", "--method", "ce", "--epochs", "1", "--out", run]).exit_code
+    0
+    >>> selc.resume(run).finished  # or `selc resume RUN`
     True
     >>> folder.cleanup()
     """

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from selc._io.files import read_tensors
 from selc._io.table_files import write_table
-from selc.classifiers import is_classifier_name, read_model
+from selc.classifiers import create, fitted_again, is_classifier_name
 from selc.classifiers.folds import probabilities as class_probabilities
 from selc.errors import InputError, RunFolderError
 from selc.losses.cross_entropy import log_softmax
@@ -78,12 +78,13 @@ def predict(
     """
     run = run if isinstance(run, RunFolder) else RunFolder.open(run)
     run.summary  # noqa: B018  a run that is not finished has no network yet, and says so
-    classifier = read_model(run.path, trust) if is_classifier_name(run.config.net.name) else None
     state = read_inputs(run)
     check_encoder(run, state, trust)
     ids = Ids(id_column, str(run.config.data.options.get("id_column") or ""))
     samples = new_samples(state, data, ids, path_column, skip_bad)
-    if classifier is not None:
+    if is_classifier_name(run.config.net.name):
+        config = run.config
+        classifier = fitted_again(run.path, create(config.net.name, config.net.options, config.train.seed))
         probs = torch.from_numpy(class_probabilities(classifier, as_table(samples.inputs), len(run.classes)))
         return Predictions(samples.ids, run.classes, probs, samples.skipped)
     shape = tuple(next(iter(samples.inputs.stream([torch.tensor([0])], None))).shape[1:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import nn
@@ -20,7 +21,7 @@ STEP = 1e-3  # seconds of a step beside its arithmetic
 def forecast(plan: Plan, net: nn.Module, inputs: Inputs, rows: int, device: torch.device) -> float:
     """Seconds of a training on so many rows; backward is counted as twice the forward pass."""
     x = next(iter(inputs.stream([torch.zeros(1, dtype=torch.int64)], seed=None))).cpu()
-    mode = getattr(flop_counter, "_FlopCounterMode", flop_counter.FlopCounterMode)  # who counts: older ones themselves
+    mode: Any = getattr(flop_counter, "_FlopCounterMode", flop_counter.FlopCounterMode)  # who counts
     with uncompiled(mode.__torch_dispatch__), flop_counter.FlopCounterMode(display=False) as counter:
         net.eval().cpu()(x)
     per_epoch = min(plan.samples_per_epoch or rows, rows)

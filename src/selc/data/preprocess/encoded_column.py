@@ -58,5 +58,5 @@ class EncodedColumn:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, Any]]) -> EncodedColumn:
-        names = ("name", "model", "sha256", "title")
-        return cls(*(str(state[name]) for name in names), float(state["scale"]), arrays["shift"])
+        name, model, digest, title = (str(state[key]) for key in ("name", "model", "sha256", "title"))
+        return cls(name, model, digest, title, float(state["scale"]), arrays["shift"])
