@@ -24,7 +24,7 @@ quick: .venv/ok ; $(PY) -m pytest -m "not exhaustive and not browser and not ada
 # The examples in the docstrings; the two modules left out need packages that .venv has not.
 doctest: .venv/ok
 	$(PY) -m pytest -n 0 --doctest-modules src/selc $(patsubst %,--ignore src/selc/integrations/%.py,lightning transformers)
-test-all: test test-adapters ; $(PY) -m pytest -m "exhaustive or browser" && $(PY) tests/run_arithmetic.py --changed
+test-all: test test-adapters .venv/axe/ok ; $(PY) -m pytest -m "exhaustive or browser" && $(PY) tests/run_arithmetic.py --changed
 test-adapters: .venv-adapters/ok ; .venv-adapters/bin/python -m pytest -m adapters tests/adapters tests/*/test_label_studio.py
 test-arithmetic: .venv/ok ; $(PY) tests/run_arithmetic.py
 check: .venv/ok
@@ -39,6 +39,12 @@ docs: .venv/docs-ok
 	$(PY) docs/render_notebooks.py
 	$(PY) -m sphinx --fail-on-warning --keep-going --quiet -j auto -c docs -d build/doctrees . build/site
 clean: ; rm -rf .venv .venv-adapters build runs .mypy_cache .ruff_cache .pytest_cache
+
+# What checks the pages for people who cannot see or point; without npm these tests are skipped.
+.venv/axe/ok: .venv/ok
+	@mkdir -p $(@D)
+	@npm install --no-audit --no-fund --silent --prefix .venv/axe axe-core@4.10.3 || echo "no npm: pages are not checked by axe-core"
+	@touch $@
 
 # `+cpu` first: it takes the CPU build where one is offered and fails at once where none is, instead of
 # starting a download of gigabytes; the plain number is the fallback outside CI.

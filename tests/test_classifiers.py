@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -297,6 +298,12 @@ def test_a_run_has_the_files_of_any_run_and_can_be_applied(run: RunFolder, tmp_p
         assert call(command[0], str(run.path), *command[1:]).exit_code == 0
     page = (run.path / "report.html").read_text()
     assert "LogisticRegression of scikit-learn was fitted to 150 samples" in page
+    assert '<h2 id="turning">How labels were judged</h2>' in page
+    assert not {part.split('"')[0] for part in page.split(' id="')} & {"losses", "memory"}
+    shown = json.loads(call("resume", str(run.path), "--json").stdout)
+    assert shown["epoch"] is None  # there is none
+    assert Path(shown["model"]).name == "model.pickle"
+    assert Path(shown["model"]).is_file()
     assert "network" not in page.split("<main>")[1].split("Protocol, versions")[0]
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import random
+import re
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -17,14 +21,19 @@ from typer.testing import CliRunner, Result
 from selc._io.files import write_json
 from selc.analysis import Why
 from selc.analysis.unchanged import why_unchanged
-from selc.analysis.words import WHY, decision_sentence, percent
+from selc.analysis.words import WHY, decision_in_short, percent
+from selc.callbacks import EpochRecord
 from selc.cli import app
+from selc.cli.ending import show_run
 from selc.data import DATASETS
+from selc.errors import SelcError, in_python
 from selc.methods import METHODS
 from selc.nets import NETS
 from selc.noise import NOISES
+from selc.registry import Registry
+from selc.review.exchange import TOOLS
 from selc.runs import RunFolder
-from selc.screen import Screen, show_summary
+from selc.screen import Screen
 from selc.training.metrics import METRICS
 from selc.turning import Decision, TurningPoint
 from tests.own_data.miniature import folder as images
@@ -51,7 +60,7 @@ def test_train_writes_a_whole_run_and_says_where(tmp_path: Path) -> None:
     result = call("train", "moons", "--noise", "symmetric", "--rate", "0.4", "--out", str(out), *QUICK)
     assert result.exit_code == 0, result.output
     assert "corrected_labels.csv" in result.stdout
-    assert "last epoch (3)" in result.stdout
+    assert "after the last epoch, 3" in result.stdout
     run = RunFolder.open(out)
     assert run.finished
     assert run.config.method.name == "selc"
@@ -111,7 +120,7 @@ def test_list_shows_every_name(kind: str, registry: object) -> None:
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        ("train digts", ["data must be one of", "digits", "got 'digts'"]),
+        ("train digts", ["got 'digts': no such file or folder", "Did you mean the dataset 'digits'?"]),
         ("train moons --method slec", ["method must be one of", "Did you mean 'selc'?"]),
         ("train moons --net mpl", ["net must be one of", "Did you mean 'mlp'?"]),
         ("train moons --noise symetric", ["noise must be one of", "Did you mean 'symmetric'?"]),
@@ -150,6 +159,132 @@ def test_a_wrong_call_gets_its_sentence_and_makes_no_folder(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("photo", "the folder 'photos'"), ("tabel.csv", "the file 'table.csv'"), ("Photos", "the folder 'photos'")],
+)
+def test_a_path_that_is_not_there_is_said_so_with_what_lies_beside_it(
+    typed: str, meant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "table.csv").touch()
+    sentence = refused("train", typed)
+    assert f"got {typed!r}: no such file or folder" in sentence
+    assert f"Did you mean {meant}?" in sentence
+    assert "Did you mean the dataset" not in sentence
+
+
+@pytest.mark.parametrize("kind", ["methods", "nets", "noise", "datasets", "metrics", "tools"])
+def test_lists_fit_into_eighty_columns_and_break_no_word(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = call("list", kind).stdout.splitlines()
+    assert max(map(len, shown)) <= 80
+    words = {word for line in shown for word in line.split()}
+    registries: dict[str, Registry[Any]] = {"methods": METHODS, "nets": NETS, "noise": NOISES}
+    registries |= {"datasets": DATASETS, "metrics": METRICS, "tools": TOOLS}
+    registry = registries[kind]
+    for name in registry:
+        assert {*registry.describe(name).split()} <= words
+
+
+def test_one_of_a_list_is_told_with_its_options() -> None:
+    shown = call("list", "methods", "gce").stdout
+    assert all(f"{key}={value}" in shown for key, value in METHODS.defaults("gce").items())
+    assert "Did you mean 'gce'?" in refused("list", "methods", "gec")
+
+
+def test_a_dry_run_refuses_what_the_run_would_refuse(tmp_path: Path, noisy: tuple[Result, Path]) -> None:
+    table = tmp_path / "truth.csv"
+    table.write_text("id,label\n1,2\n")
+    cleaned = tmp_path / "cleaned.csv"
+    assert call("apply", str(noisy[1]), "--out", str(cleaned)).exit_code == 0
+    calls = [
+        ["moons", "--device", "cuda:99"],
+        ["moons", "--verified", str(table)],
+        ["digits", "--labels", str(cleaned), "--soft"],
+        ["moons", "--out", str(noisy[1])],
+        ["moons", "--net", "cnn"],
+        ["moons", "--pick", "best-val"],
+    ]
+    for arguments in calls:
+        sentences = {refused("train", *arguments, "--epochs", "1", *more) for more in ([], ["--dry-run"])}
+        assert len(sentences) == 1, sentences
+
+
+def test_a_script_reads_one_object_or_the_place_alone(noisy: tuple[Result, Path], tmp_path: Path) -> None:
+    place = str(noisy[1])
+    result = call("resume", place, "--json")
+    content, summary = json.loads(result.stdout), RunFolder.open(place).summary
+    documented = (Path(__file__).parents[1] / "docs" / "scripts.md").read_text()
+    assert all(f"`{key}`" in documented for key in content)
+    assert content["run"] == place
+    assert content["samples"] == 1257 == content["relabel"] + content["review"] + content["keep"]
+    assert content["wrong_labels"].keys() == {"estimate", "low", "high"}
+    assert content["labels_changed"] == summary["actions"]["relabel"]
+    assert content["epoch"] == summary["epoch"] + 1
+    assert content["accuracy"] == summary["accuracy"]
+    assert all(Path(content[key]).is_file() for key in ("corrected_labels", "label_issues", "model"))
+    assert call("resume", place, "--quiet").stdout == f"{place}\n"
+    out = str(tmp_path / "quiet")
+    quiet = call("train", "moons", "--method", "ce", "--out", out, "--quiet", *QUICK)
+    assert (quiet.stdout, quiet.stderr) == (f"{out}\n", "")
+    for command in content["next"]:
+        words = shlex.split(command)
+        assert words[0] == "selc"
+        assert call(*words[1:], "--help").exit_code == 0
+
+
+def test_python_hears_of_keywords_and_the_command_of_flags(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine.txt").touch()
+    with pytest.raises(SelcError) as raised:
+        RunFolder(tmp_path / "run").check_new()
+    assert str(raised.value).startswith("out must be a new or an empty folder")
+    assert raised.value.for_command.startswith("--out must be a new")
+    assert f"`selc resume {tmp_path / 'run'}`" in str(raised.value)
+    assert in_python("say so (--id-column 'a b'), or --skip-bad (skip_bad=True); `selc x --out y`") == (
+        "say so (id_column 'a b'), or skip_bad=True; `selc x --out y`"
+    )
+
+
+def test_shells_complete_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shellingham.detect_shell", lambda *_: ("bash", "/bin/bash"))
+    shown = CliRunner().invoke(app, ["--show-completion"], prog_name="selc").stdout
+    assert "_SELC_COMPLETE" in shown
+    completed = CliRunner().invoke(
+        app, [], prog_name="selc", env={"_SELC_COMPLETE": "complete_bash", "COMP_WORDS": "selc rep", "COMP_CWORD": "1"}
+    )
+    assert completed.stdout.split() == ["report"]
+
+
+def test_a_rewind_reads_as_a_rewind() -> None:
+    written = io.StringIO()
+    screen = Screen(Console(file=written, width=80))
+    screen.on_stage_begin(0, 20, 0, 10, "")
+    screen.on_epoch_saved(EpochRecord({"stage": 0, "epoch": 19, "loss": 1.0, "seconds": 1, "samples_per_second": 10}))
+    screen.on_stage_begin(1, 20, 12, 10, "")
+    assert written.getvalue().splitlines()[-1] == "Going back to the end of epoch 12."
+    resumed = Screen(Console(file=written, width=80))
+    resumed.on_stage_begin(1, 20, 7, 10, "")
+    assert written.getvalue().splitlines()[-1] == "Going on after epoch 7."
+
+
+@pytest.mark.parametrize(("width", "parts"), [(80, ["test 95.0%"]), (200, ["test 95.0%", "would relabel 12.0%"])])
+def test_the_bar_fits_its_terminal(width: int, parts: list[str]) -> None:
+    written = io.StringIO()
+    console = Console(file=written, force_terminal=True, width=width, color_system=None)
+    entry = {"stage": 0, "epoch": 99, "loss": 1.234, "changed": 0.12, "test": {"top1": 0.95}}
+    with Screen(console) as screen:
+        screen.on_stage_begin(0, 100, 0, 1000, "split 3 of 5")
+        screen.on_batch_end(50_000)
+        screen.on_epoch_saved(EpochRecord({**entry, "seconds": 1.0, "samples_per_second": 1.0}))
+    line = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.getvalue()).strip().splitlines()[-1].strip()
+    assert len(line) <= width
+    assert all(part in line for part in ["split 3 of 5", "100/100", "loss 1.234", *parts])
+    assert "…" not in line
+
+
 def test_a_run_folder_that_exists_is_refused_and_kept(tmp_path: Path) -> None:
     out = tmp_path / "run"
     assert call("train", "moons", "--method", "ce", "--out", str(out), *QUICK).exit_code == 0
@@ -162,7 +297,7 @@ def test_a_run_folder_that_exists_is_refused_and_kept(tmp_path: Path) -> None:
 def test_a_dry_run_says_what_would_be_done_and_writes_nothing(tmp_path: Path) -> None:
     result = call("train", "moons", "--dry-run", "--out", str(tmp_path / "run"))
     assert result.exit_code == 0, result.output
-    assert "found 2,000 inputs of 2 with labels of 2 classes" in result.stderr
+    assert "found 2,000 rows of 2 features, labels of 2 classes" in result.stderr
     assert "selc with mlp, 40 epochs" in result.stderr
     assert not (tmp_path / "run").exists()
 
@@ -181,7 +316,7 @@ def test_data_are_called_as_they_were_typed(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     Path("t.csv").write_text("u,label\n" + "".join(f"{k % 7},{'ab'[k % 2]}\n" for k in range(40)))
     shown = call("train", "t.csv", "--dry-run").stderr
-    assert "t.csv, noise none; selc with" in shown
+    assert "t.csv; selc with" in shown
     assert str(tmp_path) not in shown
 
 
@@ -201,7 +336,7 @@ def test_a_configuration_file_that_names_data_needs_no_argument(
     options = RunFolder.open(tmp_path / "runs" / "t-ce-1").config.data.options
     assert options["path"] == str(tmp_path / "t.csv")  # found again from any other folder
     assert options["label_column"] == "kind"
-    assert "--label-column must not be given with dataset" in refused(
+    assert "--label-column is not supported by the dataset 'moons'" in refused(
         "train", "--config", "named.toml", "--label-column", "kind"
     )
     for arguments in (["--config", "none.toml"], []):
@@ -236,27 +371,28 @@ def test_the_end_says_how_many_labels_are_wrong_and_why_none_was_changed(
     shares = [percent(rate[key]) for key in ("estimate", "low", "high")]
     assert end["wrong labels"] == f"about {shares[0]}, between {shares[1]} and {shares[2]}"
     assert actions["relabel"] > 0
-    assert end["labels changed"] == f"{actions['relabel'] / 1257:.2%}"
-    assert end["what to do"] == f"relabel {actions['relabel']}, review {actions['review']}, keep {actions['keep']}"
+    share = percent(actions["relabel"] / 1257)
+    assert end["labels changed"] == (f"{actions['relabel']} of 1,257 ({share}); {actions['review']} more to look at")
+    assert f"  selc report {noisy[1]} " in result.stdout.partition("Next:")[2]
     assert "which changes" not in end  # they are those to relabel
-    assert "believed otherwise" in result.stderr
+    assert "would relabel" in result.stderr
 
     def shown(**summary: object) -> dict[str, str]:
         write_json(place / "summary.json", {**run.summary, "changed": 0.0, **summary})
-        show_summary(run)
+        show_run(run)
         return lines_of(capsys.readouterr().out)
 
     wide = {"estimate": None, "likely": 0.1, "low": 0.0, "high": 0.31}
     end = shown(noise_rate=wide, why_unchanged="cannot tell")
     assert end["wrong labels"] == "between 0% and 31%; wrong labels and hard samples cannot be told apart"
-    assert end["labels changed"] == f"0.00%, because {WHY[Why.CANNOT_TELL]}"
+    assert end["labels changed"] == f"none, because {WHY[Why.CANNOT_TELL]}; {actions['review']} to look at"
     assert "wrong labels" not in shown(noise_rate=None, why_unchanged="too few")
 
 
 def test_while_it_trains_it_is_told_what_for_and_what_was_decided(noisy: tuple[Result, Path]) -> None:
     result, place = noisy
     lines = result.stderr.splitlines()
-    decision = decision_sentence(RunFolder.open(place).summary["decision"])
+    decision = decision_in_short(RunFolder.open(place).summary["decision"])
     assert lines.count(decision) == 1
     splits = [k for k, line in enumerate(lines) if line.startswith("split ") and "epoch 12/12" in line]
     assert [lines[k].split(",")[0] for k in splits] == [f"split {k} of 5" for k in range(1, 6)]
@@ -274,7 +410,7 @@ def test_bars_are_named_by_what_is_trained() -> None:
     screen.on_stage_begin(3, 3, 0, 10, "")
     names = [task.description for task in screen.bars.tasks]
     assert names == ["split 1 of 2", "split 2 of 2", "training", "training, stage 2"]
-    assert [task.visible for task in screen.bars.tasks] == [False, False, True, True]
+    assert [task.visible for task in screen.bars.tasks] == [False, False, False, True]  # there is one bar
     labelled = Screen(Console(file=io.StringIO(), force_terminal=True), label="SELC")
     labelled.on_stage_begin(0, 3, 0, 10, aside="split 1 of 5")
     labelled.on_stage_begin(1, 3, 0, 10, "")
@@ -288,7 +424,7 @@ def test_what_is_told_is_taken_as_it_is() -> None:
     screen.on_decision(TurningPoint(None, Decision.too_few()))
     first, second = written.getvalue().splitlines()
     assert first.startswith("The column [bold] is [/] long")
-    assert second == decision_sentence(Decision.too_few().as_dict())
+    assert second == decision_in_short(Decision.too_few().as_dict())
 
 
 def test_a_network_that_has_learnt_nothing_is_a_warning(tmp_path: Path) -> None:
@@ -303,7 +439,7 @@ def test_a_network_that_has_learnt_nothing_is_a_warning(tmp_path: Path) -> None:
     assert summary["noise_rate"] is None
     assert "warning: the network has not learnt enough. Train longer" in result.stderr
     end = lines_of(result.stdout)
-    assert end["labels changed"] == f"0.00%, because {WHY[Why.NOT_LEARNT]}"
+    assert end["labels changed"] == f"none, because {WHY[Why.NOT_LEARNT]}"
     assert "wrong labels" not in end
 
 
@@ -328,7 +464,7 @@ def test_resume_of_a_finished_run_says_so(tmp_path: Path) -> None:
     call("train", "moons", "--method", "ce", "--out", str(out), *QUICK)
     result = call("resume", str(out))
     assert result.exit_code == 0
-    assert "finished already" in result.stdout
+    assert "finished already" in result.stderr
 
 
 def test_the_module_runs_as_the_command_does() -> None:

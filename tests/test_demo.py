@@ -58,7 +58,7 @@ def test_an_earlier_demo_is_replaced_only_when_asked_and_other_folders_never(
     demo: tuple[Path, dict[str, dict[str, Any]]], tmp_path: Path
 ) -> None:
     out, _ = demo
-    with pytest.raises(RunFolderError, match="--overwrite"):
+    with pytest.raises(RunFolderError, match="overwrite"):
         show(out)
     (tmp_path / "thesis.txt").write_text("three years of work")
     with pytest.raises(RunFolderError, match="Choose another folder"):

@@ -214,7 +214,7 @@ def test_half_of_another_embedding_is_neither_used_nor_lost(
 
 def test_a_file_that_exists_is_refused_and_kept(tmp_path: Path) -> None:
     (tmp_path / "f.npz").write_text("precious")
-    with pytest.raises(RunFolderError, match="--out must be a new file"):
+    with pytest.raises(RunFolderError, match=r"^out must be a new file"):
         embed(bundle(), tmp_path / "f.npz", backbone=Means())
     assert (tmp_path / "f.npz").read_text() == "precious"
 
@@ -294,7 +294,7 @@ class Spoilt(nn.Module):
 @pytest.mark.parametrize(
     ("change", "error", "sentence"),
     [
-        ({"out": "f.zip"}, ConfigError, r"--out must be a file that ends in .npz; got .*f.zip"),
+        ({"out": "f.zip"}, ConfigError, r"^out must be a file that ends in .npz; got .*f.zip"),
         ({"size": 16}, ConfigError, "size must be at least 32 pixels; got 16"),
         ({"batch": 0}, ConfigError, "batch must be at least 1; got 0"),
         ({"dims": 0}, ConfigError, "dims must be from 1 to 49, as there are 1280 features of 50 training images"),
@@ -315,7 +315,7 @@ class Spoilt(nn.Module):
             r"'Linear' must take inputs of shape \[3, 128, 128\]; got Runtime",
         ),
         ({"backbone": Spoilt(float("nan"))}, InputError, "features must be finite numbers; got others for row"),
-        ({"backbone": Spoilt(1e6)}, ConfigError, "features must fit into float16; got larger ones. Use --float32"),
+        ({"backbone": Spoilt(1e6)}, ConfigError, "features must fit into float16; got larger ones. Use float32"),
         ({"device": "tpu"}, ConfigError, "device must be"),
     ],
 )
@@ -393,7 +393,7 @@ def test_the_command_refuses_before_it_reads_the_data(tmp_path: Path, monkeypatc
 
 def test_the_command_refuses_what_it_does_not_know(tmp_path: Path) -> None:
     for arguments, sentence in (
-        (["digts"], "Did you mean 'digits'?"),
+        (["digts"], "Did you mean the dataset 'digits'?"),
         ([str(tmp_path / "nothing.npz")], "must be a path that exists"),
         (["digits", "--out", str(tmp_path / "f.npz"), "--backbone", "resnet18", "--weights", "x.pth"], ".safetensors"),
     ):

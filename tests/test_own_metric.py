@@ -125,7 +125,7 @@ def test_a_run_folder_is_read_without_importing_it_and_gone_on_with_on_the_word_
     forget(here)
     loaded = RunFolder.open(here).config
     assert loaded.train.metrics == [OWN]
-    with pytest.raises(ConfigError, match=r"is a run of the metric import:mymetrics:brier, .* got no --trust"):
+    with pytest.raises(ConfigError, match=r"is a run of the metric import:mymetrics:brier, .* got no trust=True"):
         loaded.check_trusted(here, False, measures=True)
     loaded.check_trusted(here, False)  # to predict, nothing is measured
     loaded.check_trusted(here, True, measures=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -37,6 +37,29 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = {"data": data, "net": {"name": "mlp", "hidden": [8]}, "train": {"epochs": 4}}
     run = execute(Config.resolve(settings), root / "run", [Quiet()])
     return write_report(RunFolder.open(run.path))[0]
+
+
+AXE = Path(__file__).parents[1] / ".venv" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_has_no_serious_finding_in_the_report(scheme: Any, browser: Browser, report: Path) -> None:  # noqa: F811
+    assert findings_of_axe(browser, report, scheme) == []
+
+
+def findings_of_axe(browser: Browser, page_of: Path, scheme: Any, key: str = "") -> list[str]:  # noqa: F811
+    """What axe-core calls serious or critical, with everything unfolded."""
+    if not AXE.is_file():
+        pytest.skip("axe-core is not there: npm install --prefix .venv/axe axe-core")
+    context = browser.new_context(color_scheme=scheme, bypass_csp=True)
+    page = context.new_page()
+    page.goto(page_of.as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true })")
+    if key:
+        page.keyboard.press(key)
+    page.add_script_tag(path=AXE)
+    found = page.evaluate("axe.run().then(result => result.violations)")
+    return [f"{v['id']}: {v['nodes'][0]['html']}" for v in found if v["impact"] in ("serious", "critical")]
 
 
 @pytest.mark.parametrize("width", [400, 1100])

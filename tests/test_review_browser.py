@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from selc.review.review_page import page as whole_page
 from selc.runs import Config, RunFolder, execute
+from selc.runs.decisions import Band
 from tests.own_data.miniature import COLOURS, encoded, picture
 from tests.test_review import SCRIPT, SMALL, Quiet, call, content_of, digits  # noqa: F401 (a fixture)
 
@@ -208,6 +210,162 @@ def test_names_of_files_and_classes_made_of_script_do_nothing(browser: Browser, 
     assert result.exit_code == 0, result.output
     tree = tmp_path / "cleaned" / "tree"
     assert {str(p.relative_to(tree)) for p in tree.rglob("*.png")} == set(run.ids)
+
+
+def test_a_grid_judges_many_at_once_and_undoes_them_at_once(
+    browser: Browser,
+    digits: RunFolder,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    html = tmp_path / "review.html"
+    assert call("review", str(digits.path), "--top", "60", "--out", str(html)).exit_code == 0
+    samples = content_of(html)["samples"]
+    page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
+    seen = watched(page)
+    page.goto(html.as_uri())
+    page.keyboard.press("g")
+    assert page.locator("#cards li").count() == 24
+    assert page.inner_text("#page-place") == "page 1 / 3"
+    page.click("#cards li:nth-child(1) button >> nth=0")
+    page.click("#cards li:nth-child(3) button >> nth=0")
+    assert page.inner_text("#chosen") == "2 chosen"
+    page.keyboard.press("k")
+    assert page.inner_text("#progress") == "2 of 60 judged"
+    page.keyboard.press("s")  # nothing is chosen: all that are open and have another label suggested
+    first = samples[:24]
+    changes = [s for k, s in enumerate(first) if k not in (0, 2) and s["given"] != s["suggested"]]
+    assert page.inner_text("#progress") == f"{2 + len(changes)} of 60 judged"
+    page.keyboard.press("u")
+    assert page.inner_text("#progress") == "2 of 60 judged"
+    page.reload()
+    page.keyboard.press("u")
+    assert page.inner_text("#progress") == "0 of 60 judged"
+    page.keyboard.press("g")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("k")
+    made = {d["sample_id"]: d for d in saved(page, tmp_path / "decisions.json")["decisions"]}
+    assert set(made) == {sample["id"] for sample in samples[24:48]}
+    assert {d["verdict"] for d in made.values()} == {"keep"}
+    page.click("#cards li:nth-child(2) .open")
+    assert page.is_visible("#card")
+    assert page.inner_text("#sample") in {sample["id"] for sample in samples}
+    assert not seen
+
+
+def test_pairs_sorting_help_and_zoom(browser: Browser, digits: RunFolder, tmp_path: Path) -> None:  # noqa: F811
+    html = tmp_path / "review.html"
+    assert call("review", str(digits.path), "--top", "80", "--out", str(html)).exit_code == 0
+    samples = content_of(html)["samples"]
+    page = browser.new_context().new_page()
+    seen = watched(page)
+    page.goto(html.as_uri())
+    orders: dict[str, Any] = {
+        "quality": lambda s: s["quality"],
+        "confidence": lambda s: -s["confidence"],
+        "class": lambda s: (s["given"], s["quality"]),
+        "alike": lambda s: -(s["nearer"] if s["nearer"] is not None else float("-inf")),
+    }
+    for name, key in orders.items():
+        page.select_option("#sort", name)
+        wanted = [s["id"] for s in sorted(samples, key=key)][:5]
+        for sample_id in wanted:
+            assert page.inner_text("#sample") == sample_id
+            page.keyboard.press("ArrowRight")
+    page.select_option("#sort", "")
+    pairs: dict[tuple[str, str], int] = {}
+    for s in samples:
+        if s["given"] != s["suggested"]:
+            pairs[s["given"], s["suggested"]] = pairs.get((s["given"], s["suggested"]), 0) + 1
+    (given, suggested), count = max(pairs.items(), key=lambda item: item[1])
+    page.select_option("#pair", json.dumps([given, suggested], separators=(",", ":")))
+    assert page.inner_text("#place") == f"1 / {count}"
+    assert (page.inner_text("#given"), page.inner_text("#suggested")) == (given, suggested)
+    page.keyboard.press("?")
+    assert "how likely the given label is right" in page.inner_text("#help")
+    page.keyboard.press("k")  # keys judge nothing while help is open
+    assert page.inner_text("#progress") == "0 of 80 judged"
+    page.keyboard.press("Escape")
+    page.click("#zoom")
+    assert page.is_visible("#large-picture")
+    page.keyboard.press("Escape")
+    assert not page.is_visible("#large-picture")
+    assert not seen
+
+
+def test_the_precision_is_told_with_wilsons_interval_and_when_to_stop(
+    browser: Browser,
+    digits: RunFolder,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    html = tmp_path / "review.html"
+    assert call("review", str(digits.path), "--top", "200", "--out", str(html)).exit_code == 0
+    page = browser.new_context().new_page()
+    page.goto(html.as_uri())
+    page.select_option("#zone", "relabel")
+    for key in ["k", *"s" * 24]:
+        page.keyboard.press(key)
+    band = Band(0.0, 1.0, 25, 24)
+    low, high = (f"{round(100 * end)} %" for end in band.interval)
+    said = page.inner_text("#measured")
+    assert f"Of 25 changes that you checked, 24 were right: 96 % (between {low} and {high})." in said
+    assert ("It pays to stop" in said) == (band.interval[0] >= 0.8)
+
+
+def test_the_original_file_is_shown_large(browser: Browser, tmp_path: Path) -> None:
+    root = tmp_path / "my data"
+    for name in COLOURS:
+        (root / name).mkdir(parents=True)
+        for number in range(4):
+            (root / name / f"{number} #%.png").write_bytes(encoded(picture(name, number)))
+    settings = {"data": {"name": "folder", "path": str(root), "cache": "off"}, **SMALL}
+    run = execute(Config.resolve(settings), tmp_path / "run", [Quiet()])
+    assert call("review", str(run.path)).exit_code == 0
+    page = browser.new_context().new_page()
+    seen = watched(page)
+    page.goto((run.path / "review.html").as_uri())
+    page.keyboard.press("v")
+    page.wait_for_function("document.getElementById('large-picture').naturalWidth > 0")
+    assert page.evaluate("document.getElementById('large-picture').src").startswith("file:")
+    assert not seen
+
+
+@pytest.mark.parametrize("key", ["", "g", "?"])
+def test_axe_has_no_serious_finding_in_the_review(
+    key: str,
+    browser: Browser,
+    digits: RunFolder,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    from tests.test_report_browser import findings_of_axe
+
+    html = tmp_path / "review.html"
+    assert call("review", str(digits.path), "--top", "30", "--out", str(html)).exit_code == 0
+    for scheme in ("light", "dark"):
+        assert findings_of_axe(browser, html, scheme, key) == []
+
+
+@pytest.mark.exhaustive
+def test_a_hundred_thousand_samples_stay_fluid(browser: Browser, digits: RunFolder, tmp_path: Path) -> None:  # noqa: F811
+    html = tmp_path / "review.html"
+    assert call("review", str(digits.path), "--top", "60", "--out", str(html)).exit_code == 0
+    content = content_of(html)
+    many = [
+        {**content["samples"][k % 60], "id": f"sample {k}", "quality": (k * 7919 % 100_000) / 100_000, "alike": []}
+        for k in range(100_000)
+    ]
+    html.write_text(whole_page({**content, "samples": many, "total": len(many)}))
+    page = browser.new_context().new_page()
+    page.goto(html.as_uri())
+    assert page.inner_text("#place") == "1 / 100000"
+    # What is in the page does not grow with the samples: that is what keeps it fluid on any machine.
+    few = page.evaluate("document.querySelectorAll('*').length")
+    assert few < 600
+    page.keyboard.press("g")
+    assert page.locator("#cards li").count() == 24
+    page.select_option("#sort", "quality")
+    page.keyboard.press("k")
+    assert page.inner_text("#progress") == "24 of 100000 judged"
+    assert page.evaluate("document.querySelectorAll('*').length") < 1000
 
 
 @pytest.mark.parametrize("width", [360, 1280])

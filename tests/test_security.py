@@ -161,7 +161,7 @@ def test_what_the_user_asks_for_is_imported(trap: Path) -> None:
 def test_a_network_from_a_folder_is_built_only_on_the_word_of_the_user(trap: Path, tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(FOREIGN)
     config = RunFolder.open(tmp_path).config
-    with pytest.raises(ConfigError, match=r"is a run of the network import:trapped:Net, .* got no --trust"):
+    with pytest.raises(ConfigError, match=r"is a run of the network import:trapped:Net, .* got no trust=True"):
         config.check_trusted(tmp_path, False)
     config.check_trusted(tmp_path, True)
     Config.resolve({"data": "moons"}).check_trusted(tmp_path, False)  # a network of ours needs nobody's word

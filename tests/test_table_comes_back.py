@@ -128,7 +128,7 @@ def test_all_problems_of_columns_are_told_at_once_and_the_hint_can_be_pasted(tmp
         writer.writerows([[k * 1.5, f"2024-03-{k + 1:02d}", f"name {k}", "ab"[k % 2]] for k in range(25)])
     with pytest.raises(InputError) as caught:
         table(path=str(path))
-    text = str(caught.value)
+    text = caught.value.for_command
     assert "2 columns of" in text
     assert "got dates" in text
     assert "25 different texts" in text
@@ -146,5 +146,5 @@ def test_a_missing_label_column_is_told_with_all_that_is_in_the_way(tmp_path: Pa
         writer.writerows([[k * 1.5, f"name {k}", "ab"[k % 2]] for k in range(60)])
     with pytest.raises(InputError) as caught:
         table(path=str(path))
-    assert "--label-column 'the kind'" in str(caught.value)
-    assert "--id-column 'Patient No'" in str(caught.value)
+    assert "--label-column 'the kind'" in caught.value.for_command
+    assert "--id-column 'Patient No'" in caught.value.for_command

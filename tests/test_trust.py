@@ -62,7 +62,6 @@ def test_resume_asks_for_trust(run: Path) -> None:
     assert (run / "sprung").exists()
 
 
-@pytest.mark.usefixtures("unpainted")
 def test_a_report_needs_no_trust_and_imports_nothing(run: Path) -> None:
     done = call("report", "run", "--samples", "0")
     assert done.exit_code == 0, done.output

@@ -71,7 +71,6 @@ def check_second_round(kept: list[str], cleaned: Path) -> None:
     assert [second.classes[k] for k in second.given.tolist()] == [row["label"] for row in table]
 
 
-@pytest.mark.usefixtures("unpainted")
 @pytest.mark.exhaustive
 def test_from_a_folder_of_images_to_the_second_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -86,7 +85,6 @@ def test_from_a_folder_of_images_to_the_second_round(tmp_path: Path, monkeypatch
     assert Path("round-2/report.html").exists()
 
 
-@pytest.mark.usefixtures("unpainted")
 @pytest.mark.parametrize(("tutorial", "data", "epochs"), [("table", "tables", 3), ("text", "texts", 2)])
 def test_from_a_table_to_predictions(
     tutorial: str, data: str, epochs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -102,7 +100,6 @@ def test_from_a_table_to_predictions(
         assert len(list(csv.DictReader(file))) == 10
 
 
-@pytest.mark.usefixtures("unpainted")
 def test_a_round_of_review(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     make_data(monkeypatch, "tables")

@@ -1,7 +1,8 @@
 """Build the sdist and the wheel, install the wheel where nothing else is, and do what a newcomer does first.
 
-Core only: `selc train moons`, and a command whose extra is missing says so in a sentence. With `[sklearn,report]`: the
-demo and a report. Nothing of the tree is on the path; the environments are temporary (about 1.5 GB while it runs).
+Core only: `selc train moons`, its report and review, and a command whose extra is missing says so in a sentence. With
+`[sklearn,report]`: the demo and figures. Nothing of the tree is on the path; the environments are temporary (about
+1.5 GB while it runs).
 
     PIP_CONSTRAINT=$PWD/constraints.txt python tests/try_wheel.py
 """
@@ -75,7 +76,10 @@ def core_only(place: Place, wheel: Path) -> None:
     must("selc+" in place.run("selc", "list", "methods"), "`selc list methods` names selc+")
     place.run("selc", "train", "moons", "--epochs", "5", "--out", "run")
     must((place.folder / "run" / "corrected_labels.csv").exists(), "a run leaves corrected_labels.csv")
-    for command, extra in ((("report", "run"), "report"), (("train", "digits", "--epochs", "1"), "sklearn")):
+    for page in ("report", "review"):
+        place.run("selc", page, "run")
+        must((place.folder / "run" / f"{page}.html").exists(), f"`selc {page}` leaves {page}.html without any extra")
+    for command, extra in ((("figures", "run"), "report"), (("train", "digits", "--epochs", "1"), "sklearn")):
         said = place.run("selc", *command, code=2)
         must(f"pip install 'selc[{extra}]'" in said, f"`selc {command[0]}` names the extra {extra}; got: {said}")
         must("Traceback" not in said, f"`selc {command[0]}` without its extra is a sentence, no traceback")
@@ -84,8 +88,8 @@ def core_only(place: Place, wheel: Path) -> None:
 def with_extras(place: Place, wheel: Path) -> None:
     place.install(f"{wheel}[sklearn,report]")
     print(place.run("selc", "demo", "--out", "demo"))
-    place.run("selc", "report", "run")
-    must((place.folder / "run" / "report.html").exists(), "`selc report` leaves report.html")
+    place.run("selc", "figures", "run", "--format", "png")
+    must((place.folder / "run" / "figures" / "losses.png").exists(), "`selc figures` leaves losses.png")
 
 
 def must(holds: bool, what: str) -> None:

@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from selc.errors import in_python
 from selc.types import Decided, Pass
 
 
@@ -150,7 +151,7 @@ class Callbacks(Callback):
     def notice(self, text: str) -> None:
         """Tell the user, by a warning if no callback does."""
         if not self.on_notice(text):
-            warnings.warn(text, stacklevel=2)
+            warnings.warn(in_python(text), stacklevel=2)
 
 
 def with_trackers(callbacks: Sequence[Callback], tracker: Any) -> list[Callback]:

@@ -6,13 +6,29 @@
     ├── TrainingError         the training itself broke down, such as a loss that is not finite
     └── RunFolderError        a run folder or checkpoint that cannot be read or written
 
-The command line prints the sentence and exits with code 2.
+The command line prints the sentence and exits with code 2. A sentence is written with the flags of the command
+(``--id-column``); in Python it names the keyword instead (``id_column``).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+
+def in_python(text: str) -> str:
+    """A sentence for a caller in Python: keywords in the place of flags. What stands in backticks is a command to type.
+
+    >>> in_python("--id-column must name a column; or go on by --skip-bad (skip_bad=True). See `selc train --help`.")
+    'id_column must name a column; or go on by skip_bad=True. See `selc train --help`.'
+    """
+    parts = text.split("`")
+    for k in range(0, len(parts), 2):
+        both = re.sub(r"--[a-z][a-z-]* \((\w+=\w+)\)", r"\1", parts[k])
+        both = re.sub(r"\b(\w+) \(--[a-z][a-z-]*\)", r"\1", both).replace("--set ", "")
+        parts[k] = re.sub(r"(?<![\w-])--([a-z][a-z-]*)", lambda flag: flag[1].replace("-", "_"), both)
+    return "`".join(parts)
 
 
 class SelcError(Exception):
@@ -28,6 +44,14 @@ class SelcError(Exception):
     ...     print(error)
     labels must be in 0..2 for 3 classes; got values from 1 to 3. Number the classes from 0.
     """
+
+    def __str__(self) -> str:
+        return in_python(self.for_command)
+
+    @property
+    def for_command(self) -> str:
+        """The sentence for whoever typed a command."""
+        return super().__str__()
 
 
 class InputError(SelcError, ValueError):

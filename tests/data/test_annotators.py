@@ -119,7 +119,7 @@ def test_a_run_trains_on_the_votes_and_its_report_shows_the_disagreement(tmp_pat
     page = write_report(run, samples=0)[0].read_text()
     assert "annotators disagree on 4 of 30 samples" in page
     noisy = {**settings, "noise": {"name": "symmetric", "rate": 0.2}}
-    with pytest.raises(SelcError, match="--noise must be none where several annotators"):
+    with pytest.raises(SelcError, match="noise must be none where several annotators"):
         execute(Config.resolve(noisy), tmp_path / "noisy", [Quiet()])
 
 

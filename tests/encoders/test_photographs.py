@@ -84,6 +84,18 @@ def test_without_an_encoder_one_line_says_what_to_install(
     assert "cnn is trained from scratch" in said[0]
 
 
+def test_a_dry_run_checks_the_shape_of_features_without_making_them(
+    encoder: str, cache: Path, photographs: Path, tmp_path: Path
+) -> None:
+    """A classifier of scikit-learn refuses images, and takes features."""
+    given = ("train", photographs, "--net", "sklearn:LogisticRegression", "--out", tmp_path / "run", "--dry-run")
+    selc(*given, "--encoder", encoder)
+    assert not (tmp_path / "run").exists()
+    refused = CliRunner().invoke(app, [*map(str, given), "--encoder", "none"])
+    assert refused.exit_code == 2
+    assert "is for tables and other features" in refused.stderr
+
+
 def test_report_and_review_show_the_original_photographs(
     encoder: str, cache: Path, photographs: Path, tmp_path: Path, undrawn: None
 ) -> None:

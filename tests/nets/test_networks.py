@@ -114,11 +114,11 @@ def test_inputs_that_a_network_cannot_take_are_named(name: str) -> None:
 
 
 def test_a_network_that_fits_is_offered_instead() -> None:
-    with pytest.raises(ConfigError, match="Use --net resnet18"):
+    with pytest.raises(ConfigError, match="Use net resnet18"):
         create("vgg19-bn", 5, (3, 28, 28))
-    with pytest.raises(ConfigError, match="Use --net cnn"):
+    with pytest.raises(ConfigError, match="Use net cnn"):
         create("resnet18", 5, (3, 5, 5))
-    with pytest.raises(ConfigError, match="Use --net mlp"):
+    with pytest.raises(ConfigError, match="Use net mlp"):
         create("cnn", 5, (3, 3, 3))
 
 

@@ -128,7 +128,7 @@ def test_fit_takes_a_model_for_texts(folder: Path) -> None:
 
 
 def test_a_folder_that_is_no_such_model_gets_a_sentence(tmp_path: Path, folder: Path) -> None:
-    with pytest.raises(ConfigError, match=r"text_model \(--weights\) must be auto, tf-idf, minilm, or a folder"):
+    with pytest.raises(ConfigError, match=r"text_model must be auto, tf-idf, minilm, or a folder"):
         chosen_encoder(str(tmp_path / "nothing"))
     with pytest.raises(ConfigError, match=r"must be a BERT with absolute positions .*got 'roberta'"):
         chosen_encoder(str(write_bert(tmp_path / "other", model_type="roberta")))

@@ -45,7 +45,7 @@ def sentence(path: Path, **options: Any) -> str:
     with pytest.raises(InputError) as error:
         table(path=str(path), **options)
     assert "\n" not in str(error.value)
-    return str(error.value)
+    return error.value.for_command
 
 
 def by_sklearn(train: Rows, rows: Rows) -> np.ndarray[Any, Any]:
@@ -226,7 +226,7 @@ def test_without_scikit_learn_text_names_the_extra_and_numbers_need_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_csv(tmp_path / "t.csv", NAMES, people())
-    monkeypatch.setitem(sys.modules, "sklearn.impute", None)
+    monkeypatch.setitem(sys.modules, "sklearn.preprocessing", None)
     with pytest.raises(ConfigError, match=r"needs scikit-learn.*pip install 'selc\[sklearn\]'"):
         table(path=str(path))
     assert table(path=str(path), drop=("size", "city")).shape == (2,)

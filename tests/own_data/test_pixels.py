@@ -233,7 +233,7 @@ def test_bad_images_are_named_or_left_out(tmp_path: Path, cache: Path, workers: 
         assert "got 2 of 12 that are not: green/0.png (the file is empty), red/3.png (it is no image" in str(
             error.value
         )
-        assert "--skip-bad" in str(error.value)
+        assert "skip_bad=True" in str(error.value)
     pixels, report = image_pixels(files, SIZE, skip_bad=True, **settings)
     kept = [row for row in range(12) if row not in (4, 11)]
     assert report.kept is not None

@@ -39,7 +39,7 @@ def sentence(path: Path, **options: Any) -> str:
     with pytest.raises(InputError) as error:
         table(path=str(path), **options)
     assert "\n" not in str(error.value)
-    return str(error.value)
+    return error.value.for_command
 
 
 def coded(inputs: object) -> tuple[FeatureInputs, Coding]:

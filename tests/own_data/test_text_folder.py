@@ -64,7 +64,7 @@ def test_a_changed_text_changes_the_digest_and_another_place_does_not(tmp_path: 
 def test_a_file_that_is_no_utf8_is_named_and_can_be_left_out(tmp_path: Path) -> None:
     root = write_review_folder(tmp_path / "reviews", 24)
     (root / "bad" / "000.txt").write_bytes("schön".encode("latin-1"))
-    with pytest.raises(InputError, match=r"bad/000\.txt must be text in UTF-8; got other bytes\. .*--skip-bad"):
+    with pytest.raises(InputError, match=r"bad/000\.txt must be text in UTF-8; got other bytes\. .*skip_bad=True"):
         texts(path=str(root))
     bundle = texts(path=str(root), skip_bad=True)
     assert len(bundle.labels) == 23

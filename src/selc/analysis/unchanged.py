@@ -22,7 +22,6 @@ def which_changes(summary: dict[str, Any], changed: int) -> str:
     if summary["decision"] is not None or summary["actions"]["relabel"] or not changed:
         return ""
     return (
-        f"the method has no estimate of how many of its {changed:,} changes are right, so none is relabelled unseen; "
-        "the file corrected_labels.csv, which --labels RUN trains on, holds what it believes. Look at them with selc "
-        "review, or train with --method selc."
+        f"the method has no estimate of how many of its {changed:,} changes are right, so none is to be taken over "
+        "unseen; look at them with selc review, or train with --method selc."
     )

@@ -71,6 +71,24 @@ def noise_words(noise: dict[str, Any]) -> str:
     return f"about {percent(noise['estimate'])}, {between}"
 
 
+def decision_in_short(decision: dict[str, Any]) -> str:
+    """When correction starts, for whoever watches a training; the numbers are in `decision_sentence`."""
+    reason = Reason(decision["reason"])
+    if reason is Reason.TOO_FEW:
+        return "Too few samples to hold any out and judge by them: no label will be changed."
+    if reason is Reason.NOT_LEARNT:
+        return "The model predicts held-out labels no better than by chance: no label will be changed."
+    if decision["alpha"] == 0:
+        return "The model was still learning at the end: no epoch is left to correct labels in."
+    start, best = whole(decision["start"]), whole(decision["best"])
+    if reason is Reason.FALL:
+        return (
+            f"From epoch {best + 1} on the model starts to memorise wrong labels. Labels are corrected from epoch "
+            f"{start + 1} on."
+        )
+    return f"No sign that wrong labels are memorised. Labels are corrected from epoch {start + 1} on."
+
+
 def decision_sentence(decision: dict[str, Any]) -> str:
     """When correction starts, and why."""
     reason = Reason(decision["reason"])

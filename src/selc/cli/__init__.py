@@ -16,16 +16,15 @@ from selc.cli.noise import app as noise_app
 from selc.cli.predict import predict
 from selc.cli.report import figures, report
 from selc.cli.review import apply, review
-from selc.cli.train import demo, resume, train
+from selc.cli.train import EXAMPLES, demo, resume, train
 
 app = typer.Typer(
     help="Train on noisy labels; get a robust model and the corrected labels.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.command()(demo)
-app.command()(train)
+app.command(epilog=EXAMPLES)(train)
 app.command()(resume)
 app.command()(embed)
 app.command()(predict)

@@ -23,9 +23,15 @@ def _renamed(value: str | None) -> str | None:
     return value
 
 
+DATA = "Your data"  # the first group of options
 DataRoot = Annotated[
     str | None,
-    typer.Option("--data-root", metavar="FOLDER", help="Root folder of the built-in datasets. (default: $SELC_DATA)"),
+    typer.Option(
+        "--data-root",
+        metavar="FOLDER",
+        help="Root folder of the built-in datasets. (default: $SELC_DATA)",
+        rich_help_panel=DATA,
+    ),
 ]
 DataRootBefore = Annotated[str | None, typer.Option("--data", hidden=True, callback=_renamed)]  # until 0.3
 SECTIONS = ("data", "encoder", "noise", "method", "net", "train")
@@ -37,7 +43,7 @@ def speaking() -> Iterator[None]:
     try:
         yield
     except SelcError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error.for_command}", file=sys.stderr)
         raise typer.Exit(2) from None
 
 
@@ -69,7 +75,7 @@ def from_file(config: Path | None) -> dict[str, Any]:
 def data_of(data: str, settings: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     """The section of the data: a dataset by name, or what lies at a path; options that were given are on top."""
     from selc.data import DATASETS
-    from selc.data.sources.recognise import choice_for
+    from selc.data.sources.recognise import choice_for, no_such_data
     from selc.registry import keyword_options
 
     given = {key: value for key, value in options.items() if value is not None}
@@ -79,16 +85,14 @@ def data_of(data: str, settings: dict[str, Any], options: dict[str, Any]) -> dic
         for key in given:
             if key not in known:
                 flag = "--data-root" if key == "root" else "--" + key.replace("_", "-")
-                raise ConfigError(
-                    f"{flag} must not be given with dataset {data!r}, which does not support it. Leave it out."
-                )
+                raise ConfigError(f"{flag} is not supported by the dataset {data!r}; got it. Leave it out.")
         kept = before if isinstance(before, dict) and before.get("name") == data else {}
         return {**kept, "name": data, **given}
     path = Path(data).expanduser()
     if path.exists() or len(path.parts) > 1 or path.suffix:
         given.pop("root", None)
         return choice_for(data, **given)
-    raise unknown("data", data, DATASETS)
+    raise no_such_data(data, DATASETS)
 
 
 def data_of_file(settings: dict[str, Any], options: dict[str, Any]) -> tuple[dict[str, Any], str]:

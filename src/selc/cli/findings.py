@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from selc.cli.common import speaking
+from selc.cli.ending import AsJson, Quiet, as_json, say
 
 
 def findings(
@@ -18,6 +19,8 @@ def findings(
     out: Annotated[Path, typer.Option(help="New table to write, .csv or .parquet.")] = Path("label_issues.csv"),
     label_column: Annotated[str, typer.Option(metavar="NAME", help="Column of the labels. (default: by name)")] = "",
     id_column: Annotated[str, typer.Option(metavar="NAME", help="Column of the ids. (default: by name)")] = "",
+    quiet: Quiet = False,
+    json_: AsJson = False,
 ) -> None:
     """Find wrong labels by probabilities that you have already, such as those of a cross-validation."""
     with speaking():
@@ -50,5 +53,11 @@ def findings(
             + (f"; none to relabel, because {WHY[why]}" if why else ""),
             "findings": str(out),
         }
-        for name, text in lines.items():
-            print(f"{name:<18}{text}")
+        if json_:
+            content = {"label_issues": str(out), "samples": len(given.ids), "classes": len(given.classes)}
+            wrong = None if rate is None else {key: rate[key] for key in ("estimate", "low", "high")}
+            as_json({**content, "wrong_labels": wrong, "why_unchanged": why, **count})
+        elif quiet:
+            print(out)
+        else:
+            say(lines)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from selc.cli.common import speaking
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 
 class Kind(StrEnum):
@@ -24,13 +21,19 @@ class Kind(StrEnum):
     TRACKERS = "trackers"
 
 
-def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
-    """Show what is known by name."""
+def list_(
+    kind: Annotated[Kind, typer.Argument(help="What to list.")],
+    name: Annotated[str | None, typer.Argument(help="Tell more about this one: its options, its size.")] = None,
+) -> None:
+    """Show what is known by name; with a name, all about that one."""
     with speaking():
         from rich.console import Console
         from rich.table import Table
+        from rich.text import Text
 
         from selc.data import DATASETS
+        from selc.encoders import ENCODERS
+        from selc.errors import unknown
         from selc.integrations.trackers import TRACKERS
         from selc.methods import METHODS
         from selc.nets import NETS
@@ -39,73 +42,70 @@ def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
         from selc.review.exchange import TOOLS
         from selc.training.metrics import METRICS
 
-        if kind is Kind.ENCODERS:
-            Console().print(_encoders())
-            return
         registries: dict[Kind, Registry[Any]] = {
             Kind.METHODS: METHODS,
             Kind.NETS: NETS,
             Kind.NOISE: NOISES,
             Kind.DATASETS: DATASETS,
             Kind.METRICS: METRICS,
+            Kind.ENCODERS: ENCODERS,
             Kind.TOOLS: TOOLS,
             Kind.TRACKERS: TRACKERS,
         }
         registry = registries[kind]
-        if kind is Kind.DATASETS:
-            Console().print(_datasets())
-            return
-        table = Table(box=None, pad_edge=False)
+        if name is not None and name not in [*registry]:
+            raise unknown(f"the name of one of the {kind}", name, registry)
+        table = Table(box=None, pad_edge=False, show_header=name is None and kind in (Kind.METHODS, Kind.ENCODERS))
         table.add_column("name", style="bold", no_wrap=True)
         table.add_column("what it is")
-        if kind is Kind.METHODS:
-            for column in ("family", "needs", "time of CE", "processes"):
-                table.add_column(column)
-        table.add_column("options")
-        for name in registry:
-            options = ", ".join(f"{k}={v}" for k, v in registry.defaults(name).items())
-            row = [name, registry.describe(name)]
-            if kind is Kind.METHODS:
-                method = METHODS[name]
-                row += [method.family, method.needs or "-", f"{method.cost:.1f} x"]  # type: ignore[attr-defined]
-                row.append("many" if method.parallel else "one")  # type: ignore[attr-defined]
-            table.add_row(*row, options)
-        Console().print(table)
+        if name is not None:
+            for what, text in {name: registry.describe(name), **_facts(kind, registry, name)}.items():
+                table.add_row(what, Text(text))  # brackets are no markup
+        elif kind is Kind.METHODS:
+            table.add_column("time of CE", justify="right", no_wrap=True)
+            for each in registry:
+                table.add_row(each, Text(registry.describe(each)), f"{registry[each].cost:.1f} x")
+        elif kind is Kind.ENCODERS:
+            table.add_column("here", no_wrap=True)
+            for each in registry:
+                table.add_row(each, Text(registry.describe(each)), _here(each))
+        else:
+            for each in registry:
+                table.add_row(each, Text(registry.describe(each)))
+        console = Console(highlight=False)
+        console.print(table)
+        if name is None:
+            console.print(f"\nAll about one of them: selc list {kind} {next(iter(registry))}", markup=False)
 
 
-def _encoders() -> Table:
-    """What can make features of images, whether it is there, and the licence of its weights."""
-    from rich.table import Table
+def _facts(kind: Kind, registry: Any, name: str) -> dict[str, str]:
+    """What else is known of one: of a method its demands, of a published dataset the paper's Table 7, its options."""
+    from selc.data import FACTS
 
+    facts: dict[str, str] = {}
+    if kind is Kind.METHODS:
+        method = registry[name]
+        facts = {
+            "family": method.family,
+            "needs": method.needs or "nothing",
+            "time": f"{method.cost:.1f} x that of CE",
+            "processes": "one or many" if method.parallel else "one",
+        }
+    elif kind is Kind.DATASETS and name in FACTS:
+        about = FACTS[name]
+        sizes = {"train": about.train, "val": about.val, "test": about.test, "classes": about.classes}
+        facts = {what: f"{count:,}" for what, count in sizes.items() if count}
+        facts |= {"input": about.size, "wrong labels": f"{about.noise} %" if about.noise not in ("", "-") else "-"}
+    elif kind is Kind.ENCODERS:
+        encoder = registry.about[name]
+        facts = {"here": _here(name), "licence of the weights": encoder.licence, "how to get it": encoder.install}
+    options = registry.defaults(name)
+    facts["options"] = "\n".join(f"{key}={value}" for key, value in options.items()) or "none"
+    return facts
+
+
+def _here(encoder: str) -> str:
+    """Whether an encoder is installed, and whether it is the one that is taken by itself."""
     from selc.encoders import ENCODERS, best
 
-    table = Table(box=None, pad_edge=False)
-    table.add_column("name", style="bold", no_wrap=True)
-    for column in ("what it is", "here", "licence of the weights", "how to get it"):
-        table.add_column(column)
-    for name in ENCODERS:
-        about = ENCODERS.about[name]
-        here = "default" if name == best() else "yes" if about.there() else "no"
-        table.add_row(name, ENCODERS.describe(name), here, about.licence, about.install)
-    return table
-
-
-def _datasets() -> Table:
-    """The paper's Table 7 for the published sets, and the forms of own data."""
-    from rich.table import Table
-
-    from selc.data import DATASETS, FACTS
-
-    table = Table(box=None, pad_edge=False)
-    table.add_column("name", style="bold", no_wrap=True)
-    table.add_column("what it is")
-    for column in ("train", "val", "test", "classes", "input", "wrong %"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for name in DATASETS:
-        facts = FACTS.get(name)
-        cells = ["-"] * 6
-        if facts is not None:
-            counts = [f"{count:,}" if count else "-" for count in (facts.train, facts.val, facts.test, facts.classes)]
-            cells = [*counts, facts.size, facts.noise]
-        table.add_row(name, DATASETS.describe(name), *cells)
-    return table
+    return "default" if encoder == best() else "yes" if ENCODERS.about[encoder].there() else "no"

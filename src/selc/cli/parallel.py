@@ -80,7 +80,7 @@ def _joined() -> Iterator[None]:
         yield
         current().barrier()
     except SelcError as error:
-        _end(store, str(error))
+        _end(store, error.for_command)
     except (RuntimeError, ValueError) as error:
         if not any(word in str(error).lower() for word in LOST):
             raise

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
 
 from selc.cli.common import speaking
+from selc.cli.ending import AsJson, Quiet, as_json, say
 
 RunArgument = Annotated[Path, typer.Argument(help="Folder of a run, finished or still going.")]
 
@@ -22,6 +24,8 @@ def report(
     data: Annotated[
         str | None, typer.Option("--data", metavar="PATH", help="Where the data lie now, if they have moved.")
     ] = None,
+    quiet: Quiet = False,
+    json_: AsJson = False,
 ) -> None:
     """Write one page about a run that needs no network and no server: report.html."""
     with speaking():
@@ -36,7 +40,14 @@ def report(
             print(f"note: {run} is not finished; the report shows what is known so far.", file=sys.stderr)
         if shown.remark:
             print(f"note: {shown.remark}", file=sys.stderr)
-        print(f"{path} ({path.stat().st_size / 1e6:.1f} MB)")
+        size, place = path.stat().st_size, quote(str(run))
+        what = ("selc review " + place, "say which labels are right, in the browser")
+        if json_:
+            as_json({"report": str(path), "bytes": size, "samples": len(shown.cards), "next": [what[0]]})
+        elif quiet:
+            print(path)
+        else:
+            say({"report": f"{path} ({size / 1e6:.1f} MB, one file: open it in a browser)"}, [what])
 
 
 def figures(

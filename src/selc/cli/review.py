@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from selc.cli.common import speaking
+from selc.cli.ending import AsJson, Quiet, as_json, say
 from selc.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,6 +21,8 @@ def review(
     top: Annotated[int, typer.Option(help="How many samples: the most valuable ones.", min=1)] = 500,
     look_alikes: Annotated[int, typer.Option(help="How many look-alikes of each class.", min=0)] = 3,
     out: Annotated[Path | None, typer.Option(help="File to write. (default: RUN/review.html)")] = None,
+    quiet: Quiet = False,
+    json_: AsJson = False,
 ) -> None:
     """Write a page on which a person judges the samples that matter most, in any browser and without a server."""
     with speaking():
@@ -30,18 +34,26 @@ def review(
         _ = folder.summary  # a run that is not finished is refused before its data are read
         with reading():
             made = write_review(folder, out, count=top, alike=look_alikes)
-        print(f"{made.path}: {made.samples} samples, {made.size / 1e6:.1f} MB, one file")
-        print("Open it in a browser; the work is kept there. Save decisions.json, then:")
-        print(f"  selc apply {run} --decisions decisions.json --out cleaned")
+        cleaned = run.with_name(f"{run.name}-cleaned")
+        command = f"selc apply {quote(str(run))} --decisions decisions.json --out {quote(str(cleaned))}"
+        if json_:
+            content = {"review": str(made.path), "bytes": made.size, "samples": made.samples, "next": [command]}
+            as_json(content)
+        elif quiet:
+            print(made.path)
+        else:
+            page = f"{made.path} ({made.samples:,} samples, {made.size / 1e6:.1f} MB)"
+            how = "open it in a browser, judge, and save decisions.json; the work is kept in the browser"
+            say({"review": page, "": how}, [(command, "write the cleaned labels")])
 
 
 def apply(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
     out: Annotated[Path, typer.Option(help="New folder, or a file that ends in .csv or .parquet.")],
     decisions: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
-            help="What the review page saved, or the export of an annotation tool. "
+            help="What the review page saved, or the export of an annotation tool; twice: those of two reviewers. "
             "(default: only what the run is sure of)"
         ),
     ] = None,
@@ -53,6 +65,8 @@ def apply(
         typer.Option("--tree/--no-tree", help="Also a new folder of the files. (default: if the data are one)"),
     ] = None,
     copy: Annotated[bool, typer.Option("--copy", help="Copy the files instead of linking them.")] = False,
+    quiet: Quiet = False,
+    json_: AsJson = False,
 ) -> None:
     """Write the cleaned labels; say how often the reviewer agreed with the suggestions. The data are not touched."""
     with speaking():
@@ -63,6 +77,7 @@ def apply(
         from selc.runs.cleaned_source import corrected_table, own_name
         from selc.runs.decisions import agreement, check_unique
         from selc.runs.door import origin_of
+        from selc.runs.reviewers import merged
         from selc.screen import show_notes
 
         folder = RunFolder.open(run)
@@ -72,14 +87,17 @@ def apply(
         if tree and (a_table or not a_folder):
             got = f"{out}, a file" if a_table else f"data {folder.config.data.name!r}"
             raise ConfigError(f"--tree needs a folder as --out and a folder of images or texts as data; got {got}.")
-        if human_only and decisions is None:
+        if human_only and not decisions:
             raise ConfigError("--human-only needs --decisions: without them there is no verdict of a person; got none.")
         own = None if a_table else own_name(origin_of(folder))
         if not a_table:
             left_unfinished(out, [own] if own else ())
         new_tables(out)  # refuses before anything is written
-        made, notes = read_decisions(decisions, folder) if decisions is not None else (None, ())
-        show_notes(notes)
+        made, between = None, None
+        if decisions:
+            read = [read_decisions(path, folder) for path in decisions]
+            show_notes([note for _, notes in read for note in notes])
+            made, between = merged([each for each, _ in read])
         cleaned = clean(folder, findings, made, human_only=human_only)
         with_tree = (a_folder and not a_table) if tree is None else tree
         table = (own, corrected_table(cleaned, findings, folder, origin_of(folder))) if own else None
@@ -88,19 +106,46 @@ def apply(
             if a_table
             else write_cleaned(cleaned, folder, out, tree=with_tree, copy=copy, own=table)
         )
+        counts = cleaned.counts()
+        changes = agreement(made, findings, folder) if made is not None else []
+        kept = agreement(made, findings, folder, changes=False)[-1] if made is not None else None
+        if json_:
+            as_json(
+                {
+                    "cleaned": [str(path) for path in tables],
+                    "tree": None if files is None else str(files.path),
+                    "labels": counts,
+                    "agreed_with_changes": _as_dict(changes[-1] if changes else None),
+                    "agreed_with_keeping": _as_dict(kept),
+                    "reviewers": None if between is None else between._asdict(),
+                }
+            )
+            return
+        if quiet:
+            print(*tables, sep="\n")
+            return
         for path in tables:
             print(f"cleaned labels    {path}")
         if table is not None:
             print(f"your table        {out / table[0]}: {len(table[1].labels):,} labels corrected")
         if files is not None:
             print(f"files             {files.path}: {files.linked:,} links, {files.copied:,} copies")
-        counts = cleaned.counts()
         print("labels            " + ", ".join(f"{name} {count:,}" for name, count in counts.items()))
-        if made is not None:
-            _show(agreement(made, findings, folder), "suggested changes")
-            kept = agreement(made, findings, folder, changes=False)[-1]
-            if kept.judged:
-                _show([kept], "suggested to keep")
+        if between is not None:
+            beyond = "" if between.kappa is None else f", Cohen's kappa {between.kappa:.2f}"
+            said = f"agree on {between.agreed:,} of {between.both:,}{beyond}"
+            print(f"two reviewers     {said}; the others are left undecided")
+        if changes:
+            _show(changes, "suggested changes")
+        if kept is not None and kept.judged:
+            _show([kept], "suggested to keep")
+
+
+def _as_dict(band: Band | None) -> dict[str, float] | None:
+    if band is None or not band.judged:
+        return None
+    low, high = band.interval
+    return {"judged": band.judged, "agreed": band.agreed, "low": low, "high": high}
 
 
 def _show(bands: list[Band], title: str) -> None:

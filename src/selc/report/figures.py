@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
 from selc.analysis.findings import RELABEL, Findings
 from selc.errors import ConfigError, InputError, RunFolderError
+from selc.report.classes import shares, worst_classes
 from selc.report.draw_evidence import held_out
 from selc.report.draw_losses import loss_histograms
 from selc.report.draw_matrix import (
@@ -28,6 +25,7 @@ from selc.report.draw_matrix import (
 )
 from selc.report.draw_memory import memorisation
 from selc.report.draw_turning import correction
+from selc.report.drawings import BELIEVED
 from selc.report.reading import Snapshot
 from selc.report.style import (
     BLACK,
@@ -51,7 +49,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ENDINGS = ("png", "svg", "pdf")
-BELIEVED = "believed otherwise than labelled"  # by the method, for now; at the end fewer labels are replaced
 CLASSES = 30  # with the largest share in doubt; more rows are no longer a figure
 _STYLES = [(VERMILLION, "--"), (GREEN, "-."), (PURPLE, ":"), (ORANGE, "-")]
 
@@ -100,14 +97,6 @@ def save_all(
                 save(figure, path)
             written.append(path)
     return written, missing
-
-
-def as_svg(figure: Figure) -> bytes:
-    """A figure for a page: sharp at every size, equal figures as equal bytes."""
-    with tempfile.TemporaryDirectory() as folder, _any_letters():
-        path = Path(folder) / "figure.svg"
-        save(figure, path)
-        return path.read_bytes()
 
 
 class _any_letters(warnings.catch_warnings):  # noqa: N801  (it reads like a function)
@@ -206,17 +195,6 @@ def noise_by_class(run: RunFolder) -> Figure:
     entitle(axes, title, "share of the samples with the given label", "given label")
     figure.legend(loc="outside upper center", ncols=3, fontsize=SMALL, frameon=False)
     return figure
-
-
-def shares(chosen: Tensor, given: Tensor, num_classes: int) -> Tensor:
-    """The share of ``chosen`` samples [N] among those of each given label, [C]; 0 for a label without samples."""
-    counts = torch.bincount(given, minlength=num_classes).double()
-    return torch.bincount(given[chosen], minlength=num_classes).double() / counts.clamp_min(1)
-
-
-def worst_classes(found: Findings, num_classes: int) -> Tensor:
-    """Numbers of the classes, [C], the one with the largest share in doubt first."""
-    return shares(found.is_issue, found.given, num_classes).argsort(descending=True, stable=True)
 
 
 def _verdicts(shot: Snapshot) -> Findings:

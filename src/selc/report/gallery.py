@@ -96,7 +96,7 @@ def gallery(run: Snapshot, count: int = SHOWN, data: str | None = None, bundle: 
     try:
         return _illustrated(plain, run, bundle or _load(run, data), rows)
     except (SelcError, OSError) as error:
-        reason = str(error).strip().rstrip(".")
+        reason = (error.for_command if isinstance(error, SelcError) else str(error)).strip().rstrip(".")
         return replace(
             plain,
             remark=f"The samples cannot be shown, because their data were not found as they were ({reason}); "

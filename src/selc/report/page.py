@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import base64
-import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from selc._io.files import read_json, write_text
-from selc.analysis.words import decision_sentence, percent
+from selc.analysis.words import percent
 from selc.data import Bundle
-from selc.errors import InputError, RunFolderError
-from selc.report.class_tables import classes_table, matrix_table, pairs_table
-from selc.report.figures import BELIEVED, as_svg, plates
-from selc.report.gallery import SHOWN, Gallery, gallery
+from selc.errors import InputError
+from selc.report.class_tables import MATRIX, classes_table, counts_table, matrix_table, pairs_table
+from selc.report.drawings import Picture, draw
+from selc.report.gallery import SHOWN, Card, Gallery, gallery
 from selc.report.reading import Snapshot
 from selc.report.sentences import truth, turning_point, what_happened
-from selc.report.style import shortened
+from selc.report.style import printable, shortened
 from selc.report.trust import doubts, helpful, trust
 from selc.runs import RunFolder
 from selc.training.metrics import formatted, headline, title
@@ -50,15 +47,6 @@ FILES = {
 }
 
 
-@dataclass(frozen=True)
-class Picture:
-    """A figure on the page: its data URI, or the sentence that stands in its place."""
-
-    uri: str = ""
-    alt: str = ""
-    remark: str = ""
-
-
 def write_report(
     run: RunFolder,
     path: Path | str | None = None,
@@ -77,7 +65,7 @@ def write_report(
     path = run.path / "report.html" if path is None else Path(path)
     shot = Snapshot.of(run)
     shown = gallery(shot, samples, data, bundle)
-    pictures = _pictures(shot)
+    pictures = draw(shot)
     text = render(shot, shown, pictures)
     while len(text.encode()) > LARGEST and shown.cards:  # pictures are what grows
         shown = replace(shown, cards=shown.cards[: len(shown.cards) // 2])
@@ -89,6 +77,10 @@ def write_report(
 def render(run: Snapshot, shown: Gallery, pictures: dict[str, Picture]) -> str:
     """The page as text. Every name of the user's passes through the template, which escapes it."""
     found = run.verdicts
+    sentences, about = what_happened(run), []
+    if run.finished:  # the answer comes first: how many labels are wrong, what was changed, what to do
+        ran, wrong, changed, accuracy, to_do = sentences
+        sentences, about = [wrong, changed, to_do], [ran, accuracy]
     text = (
         templates()
         .get_template("report.html")
@@ -97,7 +89,8 @@ def render(run: Snapshot, shown: Gallery, pictures: dict[str, Picture]) -> str:
             finished=run.finished,
             classifier=run.classifier,
             as_of=run.as_of,
-            sentences=what_happened(run),
+            sentences=sentences,
+            about=about,
             doubts=doubts(run),
             judged=run.decision() is not None,
             turning=turning_point(run),
@@ -108,6 +101,8 @@ def render(run: Snapshot, shown: Gallery, pictures: dict[str, Picture]) -> str:
             pairs=pairs_table(found, run.classes),
             classes=classes_table(found, run.classes, run.true),
             shown=shown,
+            groups=_by_class(shown),
+            truth_matrices=_truth_matrices(run),
             trust=trust(run),
             helpful=helpful(run),
             truth=truth(run),
@@ -131,91 +126,10 @@ def templates() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_printable,
+        finalize=lambda value: printable(value) if type(value) is str else value,  # not what is marked as safe,
     )
     environment.filters["percent"] = percent
     return environment
-
-
-def _printable(value: Any) -> Any:
-    """Letters that control a screen, and are not allowed in a page, become boxes."""
-    if type(value) is str:  # what is marked as safe already is the template's own
-        return re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", "\N{REPLACEMENT CHARACTER}", value)
-    return value
-
-
-def _pictures(run: Snapshot) -> dict[str, Picture]:
-    """Each figure of the run, or the sentence why there is none."""
-    pictures = {}
-    for plate in plates(run):
-        try:
-            svg = as_svg(plate.draw())
-        except (InputError, RunFolderError) as error:
-            pictures[plate.name] = Picture(remark=f"Not drawn: {error}")
-            continue
-        uri = f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
-        pictures[plate.name] = Picture(uri, _ALT[plate.name](run))
-    return pictures
-
-
-def _alt_turning(run: Snapshot) -> str:
-    decision, evidence = run.decision(), run.evidence()
-    assert decision is not None  # the figure is drawn
-    assert evidence is not None
-    last = percent(float(evidence.curve[-1]))
-    if run.classifier:
-        return (
-            f"Line of the share of held-out labels that boosting predicts over its iterations; {last} at the last one."
-        )
-    return (
-        f"Line of the share of held-out labels that plain cross entropy predicts, at {evidence.looks} looks; {last} at "
-        f"the last one. {decision_sentence(decision.as_dict())}"
-    )
-
-
-def _alt_training(run: Snapshot) -> str:
-    last = run.timeline[-1]
-    parts = [f"accuracy on {name} {percent(headline(value))}" for name, value in accuracies(last).items()]
-    if "changed" in last:
-        parts.append(f"{BELIEVED} {percent(last['changed'])}")
-    if "disagree" in last:
-        parts.append(f"predicted otherwise than labelled {percent(last['disagree'])}")
-    return f"Lines over {len(run.timeline)} epochs; at the last one: {', '.join(parts) or 'nothing was measured'}."
-
-
-def _alt_losses(run: Snapshot) -> str:
-    kinds = "of all samples" if run.true is None else "of clean and of mislabelled samples"
-    return f"Histograms of the training losses {kinds} at up to three epochs, each with the two fitted Gaussians."
-
-
-def _alt_memory(run: Snapshot) -> str:
-    by = "the labels that the run believes" if run.true is None else "the true labels"
-    return (
-        f"Lines over the epochs: shares of the clean and of the mislabelled samples, by {by}, that are predicted "
-        "right, as the given wrong label, or otherwise."
-    )
-
-
-def _alt_matrix(run: Snapshot) -> str:
-    return (
-        f"Matrix of {len(run.classes)} given labels by suggested labels; the largest exchanges are in the table below."
-    )
-
-
-def _alt_classes(run: Snapshot) -> str:
-    return "Bars of the share of labels in doubt for each class, the worst first; the numbers are in the table below."
-
-
-_ALT: dict[str, Callable[[Snapshot], str]] = {
-    "turning-point": _alt_turning,
-    "training": _alt_training,
-    "losses": _alt_losses,
-    "memorisation": _alt_memory,
-    "given-and-suggested": _alt_matrix,
-    "noise-by-class": _alt_classes,
-    "truth": lambda run: "Two matrices: the given and the corrected labels against the true classes.",
-    "correction": lambda run: "Line over the epochs: the share of the labels that the method believes which is right.",
-}
 
 
 def _epochs(run: Snapshot) -> dict[str, Any]:
@@ -243,6 +157,22 @@ def metrics_table(run: Snapshot) -> dict[str, Any] | None:
         for name in metrics
     ]
     return {"sets": list(sets), "rows": rows} if len(rows) > 1 else None  # the figure has the first
+
+
+def _by_class(shown: Gallery) -> list[tuple[str, list[Card]]]:
+    """The samples that are shown, by their given label; the class of the most suspicious one comes first."""
+    groups: dict[str, list[Card]] = {}
+    for card in shown.cards:
+        groups.setdefault(card.given, []).append(card)
+    return list(groups.items())
+
+
+def _truth_matrices(run: Snapshot) -> list[tuple[str, dict[str, Any]]]:
+    """The given and the corrected labels against the true ones, where these are known and few enough."""
+    if run.true is None or not run.finished or len(run.classes) > MATRIX:
+        return []
+    columns = {"given": run.given, "corrected": run.corrected()}
+    return [(name, counts_table(run.true, labels, run.classes)) for name, labels in columns.items()]
 
 
 def _protocol(run: Snapshot) -> list[tuple[str, str]]:

@@ -80,10 +80,11 @@ def _accuracy(run: Snapshot) -> str:
     measured = run.summary["accuracy"] if run.finished else accuracies(run.timeline[-1])
     if not measured:
         return "There was no test set, so how well the network does on new samples was not measured."
-    parts = [f"{percent(headline(value))} of the samples in “{named(name)}”" for name, value in measured.items()]
+    parts = [f"{named(name)} accuracy {percent(headline(value))}" for name, value in measured.items()]
     when = "after the epoch that was best on the validation set" if _picked(run) else "after the last epoch"
-    when = "that was fitted on all samples" if run.classifier else when
-    return f"The network {when} predicts the label as given for {_and(parts)}, which it was not trained on."
+    when = "fitted on all samples" if run.classifier else when
+    said = _and(parts)
+    return f"{said[:1].upper()}{said[1:]} ({when}, on samples that the network was not trained on)."
 
 
 def _picked(run: Snapshot) -> bool:
@@ -93,7 +94,7 @@ def _picked(run: Snapshot) -> bool:
 def _to_do(run: Snapshot, found: Findings) -> str:
     keep, review, relabel = torch.bincount(found.action, minlength=3).tolist()
     if no_sign(run.noise, len(run.given)):
-        free = f"; whoever has the time looks at the {review:,} worst samples ({_LISTED})" if review else ""
+        free = f"; optionally look at the {review:,} labels of the lowest quality ({_LISTED})" if review else ""
         return f"Nothing needs to be done about the labels{free}."
     if run.why is Why.NOT_LEARNT and run.classifier:
         return "What to do: take another classifier, or features that say more of the classes."

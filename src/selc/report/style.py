@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -61,6 +62,11 @@ def shortened(name: str, length: int) -> str:
         return name
     end = (length - 1) // 2
     return f"{name[: length - 1 - end]}…{name[len(name) - end :]}"
+
+
+def printable(text: str) -> str:
+    """Letters that control a screen, and are not allowed in a page, become boxes."""
+    return re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", "\N{REPLACEMENT CHARACTER}", text)
 
 
 def true_labels(run: RunFolder, figure: str) -> Tensor:

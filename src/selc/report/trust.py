@@ -146,9 +146,13 @@ def helpful(run: Snapshot) -> list[str]:
         said.append("To wait until the run is finished, and to write this report again.")
     elif sum(run.summary["actions"][action] for action in ("relabel", "review")):
         doubtful = "relabel" if run.summary["actions"]["relabel"] else "review"
+        count = run.summary["actions"][doubtful]
         said.append(
-            f"Half an hour of your time: after a look at {LOOK} samples drawn at random from those to {doubtful} in "
-            "label_issues.csv, you know the share of right suggestions to within ten points."
+            f"A look at the {count:,} samples to {doubtful} in label_issues.csv (selc review): then you know which of "
+            "the suggestions are right."
+            if count <= LOOK
+            else f"Half an hour of your time: after a look at {LOOK} samples drawn at random from those to {doubtful} "
+            "in label_issues.csv, you know the share of right suggestions to within ten points."
         )
     return said
 

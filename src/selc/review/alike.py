@@ -25,6 +25,7 @@ class Alike(NamedTuple):
 
     label: int
     rows: list[int]
+    distance: float = 0.0  # of the nearest
 
 
 def look_alikes(run: RunFolder, bundle: Bundle, findings: Findings, rows: list[int], count: int) -> list[list[Alike]]:
@@ -43,7 +44,7 @@ def look_alikes(run: RunFolder, bundle: Bundle, findings: Findings, rows: list[i
     near = [_nearest(distance, pool, findings.given[pool], labels, count) for labels in (given, other)]
     labels = torch.stack([given, other], 1).tolist()
     return [
-        [Alike(label, found) for label, found in zip(labels[k], (near[0][k], near[1][k]), strict=True) if found]
+        [Alike(label, *found) for label, found in zip(labels[k], (near[0][k], near[1][k]), strict=True) if found[0]]
         for k in range(len(rows))
     ]
 
@@ -67,12 +68,15 @@ def _other_class(run: RunFolder, findings: Findings, index: Tensor) -> Tensor:
     return torch.where(suggested == given, beside, suggested)
 
 
-def _nearest(distance: Tensor, pool: Tensor, pool_labels: Tensor, labels: Tensor, count: int) -> list[list[int]]:
+def _nearest(
+    distance: Tensor, pool: Tensor, pool_labels: Tensor, labels: Tensor, count: int
+) -> list[tuple[list[int], float]]:
+    """The nearest rows of each, and the distance of the first."""
     far = distance.masked_fill(pool_labels[None] != labels[:, None], torch.inf)
     values, places = far.topk(min(count, far.shape[1]), dim=1, largest=False)
     rows = pool[places]
     return [
-        [row for row, d in zip(*pair, strict=True) if d < float("inf")]
+        ([row for row, d in zip(*pair, strict=True) if d < float("inf")], pair[1][0])
         for pair in zip(rows.tolist(), values.tolist(), strict=True)
     ]
 

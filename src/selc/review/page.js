@@ -5,12 +5,18 @@
   const byId = new Map(data.samples.map((sample) => [sample.id, sample]));
   const storeKey = `selc-review-${data.run}`;
   const get = (id) => document.getElementById(id);
-  const RESERVED = "ksduojn"; // letters that mean something else, or may one day
+  const RESERVED = "ksduojngv"; // letters that mean something else, or may one day
+  const PAGE = 24; // samples of a grid
+  const STEPS = 500; // that can be taken back after a reload
+  const ENOUGH = 10; // verdicts from which on a share is told
+  const TIRED = 20; // labels in a row that were right: going on finds little
   const FEW = 40; // classes that are all offered at once
   const LISTED = 60; // classes that a search lists
 
   let decided = new Map(); // sample id -> decision
-  let history = []; // what undo takes back: [sample id, the decision before or null]
+  let history = []; // what undo takes back: steps of [sample id, the decision before or null]
+  let grid = false;
+  const selected = new Set(); // ids in the grid
   let at = 0; // place in `shown`
   let shown = data.samples;
   let unsaved = false; // since the last save to a file; matters only where the browser keeps nothing
@@ -39,8 +45,9 @@
       const text = localStorage.getItem(storeKey);
       const saved = text === null ? { decisions: [], history: [] } : JSON.parse(text);
       decided = new Map(saved.decisions.filter(isDecision).map((entry) => [entry.sample_id, entry]));
-      history = saved.history.filter(
-        ([id, before]) => typeof id === "string" && (before === null || isDecision(before)));
+      const steps = saved.history.map((step) => (typeof step[0] === "string" ? [step] : step));
+      history = steps.filter((step) => step.every(
+        ([id, before]) => typeof id === "string" && (before === null || isDecision(before))));
     } catch {
       decided = new Map();
       history = [];
@@ -50,7 +57,7 @@
   function persist() {
     unsaved = true;
     try {
-      localStorage.setItem(storeKey, JSON.stringify({ decisions: [...decided.values()], history }));
+      localStorage.setItem(storeKey, JSON.stringify({ decisions: [...decided.values()], history: history.slice(-STEPS) }));
     } catch {
       keeps = false;
       warn("This browser keeps nothing for this page: save decisions.json before you close it.");
@@ -63,14 +70,30 @@
   }
 
   function filter(stayOn) {
-    const [name, zone, state] = ["class", "zone", "state"].map((id) => get(id).value);
+    const [name, zone, state, pair] = ["class", "zone", "state", "pair"].map((id) => get(id).value);
     const wanted = name === "" ? null : data.classes[Number(name)];
-    shown = data.samples.filter((sample) =>
+    shown = sorted().filter((sample) =>
       (wanted === null || sample.given === wanted || sample.suggested === wanted)
+      && (!pair || pairOf(sample) === pair)
       && (!zone || sample.zone === zone)
       && (!state || decided.has(sample.id) === (state === "done")));
     const place = shown.findIndex((sample) => sample.id === stayOn);
     at = place >= 0 ? place : 0;
+  }
+
+  const pairOf = (sample) => JSON.stringify([sample.given, sample.suggested]);
+  const orders = {
+    quality: (a, b) => a.quality - b.quality,
+    confidence: (a, b) => b.confidence - a.confidence,
+    class: (a, b) => data.classes.indexOf(a.given) - data.classes.indexOf(b.given) || a.quality - b.quality,
+    alike: (a, b) => (b.nearer ?? -Infinity) - (a.nearer ?? -Infinity),
+  };
+  let order = ["", data.samples]; // the last one asked for: sorting 100,000 takes a moment
+
+  function sorted() {
+    const by = get("sort").value;
+    if (order[0] !== by) order = [by, by ? [...data.samples].sort(orders[by]) : data.samples];
+    return order[1];
   }
 
   function nextOpen() {
@@ -79,13 +102,38 @@
     return after >= 0 ? after : shown.findIndex(open);
   }
 
+  function note(sample, verdict, label) { // returns what undo needs
+    const before = [sample.id, decided.get(sample.id) ?? null];
+    if (label !== null) verdict = label === sample.given ? "keep" : label === sample.suggested ? "suggested" : "other";
+    const { given, suggested, confidence } = sample;
+    decided.delete(sample.id); // so that the last verdict is the last one
+    decided.set(sample.id, { sample_id: sample.id, given, suggested, confidence, verdict, label });
+    return before;
+  }
+
+  const pageStart = () => Math.floor(at / PAGE) * PAGE;
+  const onPage = () => shown.slice(pageStart(), pageStart() + PAGE);
+
+  function decideAll(take) {
+    const page = onPage();
+    const picked = page.filter((sample) => (selected.size ? selected.has(sample.id) : !decided.has(sample.id)));
+    const some = picked.filter((sample) => !take || sample.given !== sample.suggested);
+    if (!some.length) return;
+    history.push(some.map((sample) => note(sample, "", take ? sample.suggested : sample.given)));
+    selected.clear();
+    persist();
+    if (page.every((sample) => decided.has(sample.id))) {
+      const next = nextOpen();
+      if (next >= 0) at = next;
+    }
+    filter(shown[at]?.id);
+    render();
+  }
+
   function decide(verdict, label) {
     const sample = shown[at];
     if (!sample) return;
-    if (label !== null) verdict = label === sample.given ? "keep" : label === sample.suggested ? "suggested" : "other";
-    history.push([sample.id, decided.get(sample.id) ?? null]);
-    const { given, suggested, confidence } = sample;
-    decided.set(sample.id, { sample_id: sample.id, given, suggested, confidence, verdict, label });
+    history.push([note(sample, verdict, label)]);
     persist();
     get("search").value = "";
     const next = nextOpen();
@@ -97,20 +145,24 @@
   function undo() {
     const last = history.pop();
     if (!last) return;
-    const [id, before] = last;
-    if (before === null) decided.delete(id);
-    else decided.set(id, before);
+    for (const [id, before] of last) {
+      if (before === null) decided.delete(id);
+      else decided.set(id, before);
+    }
+    const [id] = last[0];
     persist();
     filter(id);
     if (byId.has(id) && !(shown[at] && shown[at].id === id)) {
-      for (const name of ["class", "zone", "state"]) get(name).value = ""; // show what was taken back
+      for (const name of ["class", "pair", "zone", "state"]) get(name).value = ""; // show what was taken back
       filter(id);
     }
     render();
   }
 
   function walk(step) {
-    at = Math.min(Math.max(at + step, 0), shown.length - 1);
+    const by = grid ? step * PAGE : step;
+    at = Math.min(Math.max((grid ? pageStart() : at) + by, 0), Math.max(shown.length - 1, 0));
+    selected.clear();
     get("search").value = "";
     render();
   }
@@ -127,7 +179,7 @@
       const row = make("tr");
       const head = make("th", name);
       head.scope = "row";
-      row.append(head, make("td", value));
+      row.append(head, make("td", value, Number.isNaN(Number(value)) ? "" : "n"));
       return row;
     }));
   }
@@ -200,22 +252,141 @@
     }));
   }
 
+  // Wilson's interval of a share, 95 %.
+  function interval(hits, count) {
+    const z = 1.96;
+    const middle = (hits + z * z / 2) / (count + z * z);
+    const half = z / (count + z * z) * Math.sqrt(hits * (count - hits) / count + z * z / 4);
+    return [Math.max(0, middle - half), Math.min(1, middle + half)];
+  }
+
+  const percent = (share) => `${Math.round(100 * share)} %`;
+
+  function measured() {
+    const judged = [...decided.values()].filter((entry) => entry.verdict !== "skip" && byId.has(entry.sample_id));
+    const changes = judged.filter((entry) => byId.get(entry.sample_id).zone === "relabel");
+    const said = [];
+    if (changes.length >= ENOUGH) {
+      const right = changes.filter((entry) => entry.verdict === "suggested").length;
+      const [low, high] = interval(right, changes.length);
+      const left = data.samples.filter((sample) => sample.zone === "relabel" && !decided.has(sample.id)).length;
+      said.push(`Of ${changes.length} changes that you checked, ${right} were right: ${percent(right / changes.length)} `
+        + `(between ${percent(low)} and ${percent(high)}).`);
+      if (left && low >= 0.8) said.push(`It pays to stop checking them: selc apply takes over the other ${left} here.`);
+      else if (left && high < 0.5) said.push("Most are wrong: judge them all, or use selc apply --human-only.");
+    }
+    const last = judged.filter((entry) => byId.get(entry.sample_id).zone !== "relabel").slice(-TIRED);
+    if (last.length === TIRED) {
+      const wrong = last.filter((entry) => entry.verdict !== "keep").length;
+      said.push(`Of the last ${TIRED} doubtful labels ${wrong} were wrong`
+        + (wrong <= 1 ? ": going on would find little, you may stop." : "."));
+    }
+    get("measured").textContent = said.join(" ");
+    get("measured").hidden = !said.length;
+  }
+
+  const pictureOf = (sample) => data.pictures[sample.key] ?? data.links[sample.key];
+
+  function card(sample) {
+    const item = make("li", undefined, decided.has(sample.id) ? "item done" : "item");
+    const button = make("button");
+    button.type = "button";
+    button.dataset.id = sample.id;
+    button.setAttribute("aria-pressed", String(selected.has(sample.id)));
+    const picture = pictureOf(sample);
+    if (picture) {
+      const image = make("img");
+      image.alt = "";
+      image.loading = "lazy";
+      showPicture(image, picture);
+      button.append(image);
+    } else {
+      const texts = data.texts[sample.key] ?? [];
+      const cells = data.tables[sample.key] ?? [];
+      const text = texts.length ? texts.map(([, value]) => value).join("\n")
+        : cells.slice(0, 5).map(([name, value]) => `${name} ${value}`).join("\n") || sample.id;
+      button.append(make("span", text.slice(0, 220), "text what"));
+    }
+    const given = make("span", "given ", "what given");
+    given.append(make("bdi", sample.given));
+    const other = make("span", sample.given === sample.suggested ? "no better label known" : "suggested ", "what suggested");
+    if (sample.given !== sample.suggested) other.append(make("bdi", sample.suggested));
+    const decision = decided.get(sample.id);
+    const end = make("span", decision ? describe(decision) : `quality ${sample.quality.toFixed(2)}`, "what");
+    button.append(given, other, end);
+    button.addEventListener("click", () => {
+      if (!selected.delete(sample.id)) selected.add(sample.id);
+      button.setAttribute("aria-pressed", String(selected.has(sample.id)));
+      tellChosen();
+    });
+    const open = make("button", "⤢", "open");
+    open.type = "button";
+    open.setAttribute("aria-label", `Open ${sample.id} alone`);
+    open.addEventListener("click", () => {
+      at = shown.indexOf(sample);
+      show(false);
+    });
+    item.append(button, open);
+    return item;
+  }
+
+  function tellChosen() {
+    const open = onPage().filter((sample) => !decided.has(sample.id)).length;
+    get("chosen").textContent = selected.size ? `${selected.size} chosen` : `none chosen: all ${open} open ones`;
+  }
+
+  function renderGrid() {
+    get("cards").replaceChildren(...onPage().map(card));
+    const pages = Math.max(1, Math.ceil(shown.length / PAGE));
+    get("page-place").textContent = `page ${Math.floor(at / PAGE) + 1} / ${pages}`;
+    get("page-back").disabled = pageStart() === 0;
+    get("page-next").disabled = pageStart() + PAGE >= shown.length;
+    get("undo-all").disabled = history.length === 0;
+    tellChosen();
+  }
+
+  function show(asGrid) {
+    grid = asGrid;
+    selected.clear();
+    get("view").setAttribute("aria-pressed", String(grid));
+    render();
+  }
+
+  function enlarge() {
+    const sample = shown[at];
+    const picture = sample && (data.links[sample.key] ?? data.pictures[sample.key]);
+    if (!picture || grid) return;
+    const image = get("large-picture");
+    image.onerror = () => { // the file is not where it was: what is in the page is shown
+      image.onerror = null;
+      if (data.pictures[sample.key]) image.src = data.pictures[sample.key];
+    };
+    showPicture(image, picture);
+    get("large").showModal();
+  }
+
   function render() {
-    const judged = data.samples.filter((sample) => decided.has(sample.id)).length;
+    const judged = [...decided.keys()].filter((id) => byId.has(id)).length;
+    measured();
     get("progress").textContent = `${judged} of ${data.samples.length} judged`
       + (judged === data.samples.length ? ": all done, save them" : "");
     get("bar").value = data.samples.length ? judged / data.samples.length : 1;
     get("undo").disabled = history.length === 0;
     const sample = shown[at];
-    get("card").hidden = !sample;
+    get("card").hidden = !sample || grid;
+    get("grid").hidden = !sample || !grid;
     get("empty").hidden = Boolean(sample);
     if (!sample) {
       get("empty").textContent = "No sample passes these filters.";
       return;
     }
+    if (grid) {
+      renderGrid();
+      return;
+    }
     const decision = decided.get(sample.id);
-    const picture = data.pictures[sample.key];
-    get("picture").hidden = !picture;
+    const picture = pictureOf(sample);
+    get("zoom").hidden = !picture;
     if (picture) showPicture(get("picture"), picture);
     const texts = data.texts[sample.key] ?? [];
     get("texts").hidden = texts.length === 0;
@@ -272,12 +443,14 @@
       warn("The file must be a decisions.json of this run; this one belongs to another run.");
       return;
     }
+    const loaded = [];
     for (const entry of content.decisions.filter(isDecision)) {
       const before = decided.get(entry.sample_id) ?? null;
       if (JSON.stringify(before) === JSON.stringify(entry)) continue;
-      history.push([entry.sample_id, before]);
+      loaded.push([entry.sample_id, before]);
       decided.set(entry.sample_id, entry);
     }
+    if (loaded.length) history.push(loaded);
     warn("");
     persist();
     const next = nextOpen();
@@ -287,24 +460,35 @@
   }
 
   const actions = {
-    keep: () => decide("keep", shown[at]?.given ?? null),
+    keep: () => (grid ? decideAll(false) : decide("keep", shown[at]?.given ?? null)),
     accept: () => {
+      if (grid) return decideAll(true);
       const sample = shown[at];
       if (sample && sample.given !== sample.suggested) decide("suggested", sample.suggested);
     },
-    drop: () => decide("drop", null),
-    skip: () => decide("skip", null),
+    drop: () => grid || decide("drop", null),
+    skip: () => grid || decide("skip", null),
     undo,
     back: () => walk(-1),
     next: () => walk(1),
     save,
+    view: () => show(!grid),
+    ask: () => get("help").showModal(),
+    zoom: enlarge,
+    "accept-all": () => decideAll(true),
+    "keep-all": () => decideAll(false),
+    "undo-all": undo,
+    "page-back": () => walk(-1),
+    "page-next": () => walk(1),
   };
   const keys = {
     k: "keep", s: "accept", Enter: "accept", d: "drop", " ": "skip", u: "undo", ArrowLeft: "back", ArrowRight: "next",
+    g: "view", v: "zoom", "?": "ask",
   };
 
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    if (document.querySelector("dialog[open]")) return;
     const target = event.target;
     if (target === get("search")) {
       if (event.key === "Escape") {
@@ -332,10 +516,10 @@
     if (Object.hasOwn(keys, key)) {
       event.preventDefault();
       actions[keys[key]]();
-    } else if (key === "o" || key === "/") {
+    } else if (!grid && (key === "o" || key === "/")) {
       event.preventDefault();
       get("search").focus();
-    } else if (classOf.has(key)) {
+    } else if (!grid && classOf.has(key)) {
       event.preventDefault();
       decide("other", classOf.get(key));
     }
@@ -347,9 +531,10 @@
     if (event.detail > 0) event.target.closest("button")?.blur();
   });
   get("search").addEventListener("input", renderChoices);
-  for (const id of ["class", "zone", "state"]) {
+  for (const id of ["class", "pair", "zone", "state", "sort"]) {
     get(id).addEventListener("change", (event) => {
-      filter(shown[at]?.id);
+      filter(id === "sort" ? undefined : shown[at]?.id);
+      selected.clear();
       event.target.blur();
       render();
     });
@@ -375,6 +560,15 @@
     option.value = String(number);
     get("class").append(option);
   });
+  const pairs = new Map();
+  for (const sample of data.samples) {
+    if (sample.given !== sample.suggested) pairs.set(pairOf(sample), (pairs.get(pairOf(sample)) ?? 0) + 1);
+  }
+  for (const [pair, count] of [...pairs].sort((a, b) => b[1] - a[1]).slice(0, 50)) {
+    const option = make("option", `${JSON.parse(pair).join(" → ")} (${count})`);
+    option.value = pair;
+    get("pair").append(option);
+  }
   get("run").textContent = data.name;
   restore();
   filter();

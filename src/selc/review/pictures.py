@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import base64
 import io
+import os
+import urllib.parse
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +16,7 @@ from torch import Tensor
 from selc.data import Bundle, ImageInputs
 from selc.report.cells import cells_at, written
 from selc.report.style import shortened
+from selc.runs.folder import RunFolder
 
 LARGE, SMALL = 224, 72  # pixels a side, at most: of a sample under review, of a look-alike
 LOSSLESS = 48  # up to that side a PNG is small enough, and no pixel is smeared
@@ -50,6 +54,20 @@ def thumbnails(bundle: Bundle, rows: Sequence[int], largest: int) -> list[str]:
         grey = (x.float() - low) / max(high - low, 1e-12) * 255
         result += [_url(image, largest) for image in grey.round().to(torch.uint8).cpu()]
     return result
+
+
+def file_links(run: RunFolder, rows: Sequence[int], page: Path) -> dict[str, str]:
+    """Where the files of images lie, by row, as seen from the page; empty if the data are no folder of images."""
+    root = run.config.data.options.get("path")
+    if run.config.data.name != "folder" or not root:
+        return {}
+    ids, start = run.ids, os.path.relpath(os.path.realpath(root), os.path.realpath(page.parent))
+    places = {row: os.path.join(root, ids[row]) for row in rows}
+    return {
+        str(row): urllib.parse.quote(os.path.join(start, ids[row]).replace(os.sep, "/"), errors="surrogateescape")
+        for row, place in places.items()
+        if os.path.isfile(place)
+    }
 
 
 def cells(bundle: Bundle, rows: Sequence[int]) -> list[list[tuple[str, str]]]:

@@ -18,12 +18,25 @@ from selc.errors import ConfigError
 from selc.registry import is_import
 from selc.review.alike import Alike, look_alikes
 from selc.review.order_of_work import most_valuable
-from selc.review.pictures import FEW_LETTERS, LARGE, LETTERS, SMALL, cells, free_texts, shows_images, thumbnails
+from selc.review.pictures import (
+    FEW_LETTERS,
+    LARGE,
+    LETTERS,
+    SMALL,
+    cells,
+    file_links,
+    free_texts,
+    shows_images,
+    thumbnails,
+)
 from selc.runs.config import ARRAYS
 from selc.runs.decisions import FORMAT, check_unique, fingerprint
 from selc.runs.door import source
 from selc.runs.folder import RunFolder
 from selc.runs.job import load
+
+EMBEDDED = 400  # samples whose pictures are in the page, where the others can be shown from their files
+MOST = 5_000  # where there are no files
 
 
 class Written(NamedTuple):
@@ -49,8 +62,8 @@ def write_review(
     if bundle is not None:
         run.check_data(bundle.digest, len(bundle.labels))
     rows = most_valuable(findings, count)
-    content = _content(run, findings, bundle, rows, alike)
     path = out or run.path / "review.html"
+    content = _content(run, findings, bundle, rows, alike, path)
     text = page(content)
     write_text(path, text)
     return Written(path, len(rows), len(text.encode()), bool(content["pictures"]))
@@ -62,7 +75,7 @@ def page(content: dict[str, Any]) -> str:
     policy = "; ".join(
         (
             "default-src 'none'",
-            "img-src data:",
+            "img-src data: 'self' file:",  # files of the data beside the page, which no text in it can name
             f"style-src '{_hash(parts['css'])}'",
             f"script-src '{_hash(parts['js'])}'",  # nothing else may run, whatever is in the data
             "base-uri 'none'",
@@ -80,10 +93,15 @@ def as_data(content: Any) -> str:
     return text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
 
 
-def _content(run: RunFolder, findings: Findings, bundle: Bundle | None, rows: list[int], alike: int) -> dict[str, Any]:
+def _content(
+    run: RunFolder, findings: Findings, bundle: Bundle | None, rows: list[int], alike: int, path: Path
+) -> dict[str, Any]:
     ids, names = run.ids, run.classes
-    near = look_alikes(run, bundle, findings, rows, alike) if bundle is not None else [[] for _ in rows]
-    shown = _views(bundle, rows, near)
+    links = file_links(run, rows, path)
+    first = rows[: EMBEDDED if links else MOST]  # a page of 100,000 opens at once: the first pictures are in it
+    near = look_alikes(run, bundle, findings, first, alike) if bundle is not None else [[] for _ in first]
+    shown = _views(bundle, first, near)
+    near += [[] for _ in rows[len(first) :]]
     columns = findings.columns(ids, names)
     samples = [
         {
@@ -97,6 +115,7 @@ def _content(run: RunFolder, findings: Findings, bundle: Bundle | None, rows: li
                 {"label": names[a.label], "rows": [{"id": ids[r], "key": str(r)} for r in a.rows]} for a in near[k]
             ],
             "key": str(row),
+            "nearer": near[k][0].distance - near[k][1].distance if len(near[k]) == 2 else None,
         }
         for k, row in enumerate(rows)
     ]
@@ -107,6 +126,7 @@ def _content(run: RunFolder, findings: Findings, bundle: Bundle | None, rows: li
         "total": len(ids),
         "classes": list(names),
         "samples": samples,
+        "links": links,
         **asdict(shown),
     }
 

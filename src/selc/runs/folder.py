@@ -121,11 +121,7 @@ class RunFolder:
     ) -> RunFolder:
         """Write what is known before the first batch. A folder that holds anything else is left alone."""
         run = cls(path)
-        if run.path.exists() and (not run.path.is_dir() or {p.name for p in run.path.iterdir()} - PRELIMINARY):
-            raise RunFolderError(
-                f"--out must be a new or an empty folder; got {run.path}, which holds something already. "
-                f"Go on with `selc resume {run.path}`, or choose another folder."
-            )
+        run.check_new()
         write_json(run.path / "environment.json", environment())
         arrays = {"given": noise.labels.numpy(), "classes": np.array(classes, dtype=np.str_)}
         if true is not None:
@@ -155,6 +151,14 @@ class RunFolder:
         if not (run.path / "config.toml").is_file():
             raise RunFolderError(f"{run.path} must be the folder of a run; got one without a config.toml.")
         return run
+
+    def check_new(self) -> None:
+        """Refuse a place for a new run that holds something."""
+        if self.path.exists() and (not self.path.is_dir() or {p.name for p in self.path.iterdir()} - PRELIMINARY):
+            raise RunFolderError(
+                f"--out must be a new or an empty folder; got {self.path}, which holds something already. "
+                f"Go on with `selc resume {self.path}`, or choose another folder."
+            )
 
     @property
     def config(self) -> Config:

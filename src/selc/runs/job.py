@@ -21,8 +21,9 @@ from selc.memory.store import Store
 from selc.methods import Method
 from selc.methods import create as create_method
 from selc.nets import create as create_net
-from selc.noise import draw_noise
-from selc.noise.base import label_digest, measured
+from selc.noise import Noise, draw_noise
+from selc.noise.base import check as check_noise
+from selc.noise.base import label_digest, measured, needs
 from selc.runs.classifier_job import ClassifierJob
 from selc.runs.config import ARRAYS, Config
 from selc.runs.door import prepared, source
@@ -47,22 +48,10 @@ def execute(
 ) -> RunFolder:
     """Run a configuration into a new folder; ``bundle`` is its data, if that was loaded before."""
     job = _job_for(config, bundle)
-    seed, bundle = config.train.seed, job.bundle
+    bundle = job.bundle
     for note in bundle.notes:
         Callbacks(callbacks).notice(note)
-    C = len(bundle.classes)
-    if config.labels.path:
-        start = corrected_by(config.labels, bundle)
-        noise = measured(bundle.labels, start.labels, C)
-    else:
-        epochs = config.noise.options.get("teacher_epochs", 0)
-        supply = supply_for(bundle, job.net, config.train, callbacks, epochs)
-        noise = draw_noise(config.noise.name, bundle.labels, C, seed, config.noise.options, supply=supply)
-        start = Start(noise.labels, _shares(bundle, config))
-    if config.labels.verified:
-        start = with_verdicts(start, config.labels.verified, bundle)
-        noise = measured(bundle.labels, start.labels, C)._replace(facts=noise.facts)
-    job.check(noise.labels)
+    start, noise = _begin(job, callbacks)
     if current().leads:
         known = (bundle.true, bundle.classes, bundle.ids, bundle.digest)
         begin = (start.target, start.rows, start.held)
@@ -74,6 +63,40 @@ def execute(
     run = RunFolder.open(out)
     job.go(run, callbacks)
     return run
+
+
+def check(config: Config, out: Path | str, bundle: Bundle | None = None) -> None:
+    """Refuse whatever `execute` would refuse before it trains; nothing is trained, and nothing written."""
+    job = _job_for(config, bundle)
+    taught = {"mean_probs", "last_probs", "supply"} & {*needs(config.noise.name)}
+    if taught and not config.labels.path:  # to draw this noise, a network has to be trained
+        with torch.device("meta"):
+            job.net(len(job.bundle.classes))  # what is no network refuses
+        check_noise(config.noise.name, config.noise.options, supply_for(job.bundle, job.net, config.train))
+        _shares(job.bundle, config)
+        job.check(job.bundle.labels)
+    else:
+        _begin(job)
+    RunFolder(out).check_new()
+
+
+def _begin(job: _Job | ClassifierJob, callbacks: Sequence[Callback] = ()) -> tuple[Start, Noise]:
+    """The labels to train on, and how they differ from those that the data bring."""
+    config, bundle = job.config, job.bundle
+    C = len(bundle.classes)
+    if config.labels.path:
+        start = corrected_by(config.labels, bundle)
+        noise = measured(bundle.labels, start.labels, C)
+    else:
+        epochs = config.noise.options.get("teacher_epochs", 0)
+        supply = supply_for(bundle, job.net, config.train, callbacks, epochs)
+        noise = draw_noise(config.noise.name, bundle.labels, C, config.train.seed, config.noise.options, supply=supply)
+        start = Start(noise.labels, _shares(bundle, config))
+    if config.labels.verified:
+        start = with_verdicts(start, config.labels.verified, bundle)
+        noise = measured(bundle.labels, start.labels, C)._replace(facts=noise.facts)
+    job.check(noise.labels)
+    return start, noise
 
 
 def _shares(bundle: Bundle, config: Config) -> Store | None:

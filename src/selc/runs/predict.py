@@ -111,7 +111,7 @@ def read_inputs(run: RunFolder) -> dict[str, Any]:
         bundle = load(run.config)
     except InputError as error:
         raise RunFolderError(
-            f"{run.path} does not say how its data became inputs, and they must be read: {error}"
+            f"{run.path} does not say how its data became inputs, and they must be read: {error.for_command}"
         ) from None
     run.check_data(bundle.digest, len(bundle.labels))
     return state_of(bundle.inputs)

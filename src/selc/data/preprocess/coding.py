@@ -1,6 +1,6 @@
 """Columns of a table as numbers: gaps filled, categories spelled out, texts read; what was learnt is plain data.
 
-The rules are learnt by scikit-learn's transformers (`SimpleImputer`, `OneHotEncoder`) and kept as text and numbers, so
+The rules are those of scikit-learn's transformers (`SimpleImputer`, `OneHotEncoder`), kept as text and numbers, so
 that later rows are treated alike without scikit-learn and without unpickling anything.
 """
 
@@ -169,14 +169,8 @@ def _learn_numbers(cells: Cells, names: Sequence[str]) -> tuple[NumberColumn, ..
         raise InputError(
             f"column {void[0]!r} must have a value in some row; got none. Leave it out ({dropping(void)})."
         )
-    if not empty.any():  # the same number, and nothing to install
-        fills, flagged = np.median(x, axis=0), np.zeros(len(names), dtype=bool)
-    else:
-        impute = sklearn_part("a table with empty cells", "impute")
-        imputer = impute.SimpleImputer(strategy="median", add_indicator=True)
-        imputer.fit(x)
-        fills = imputer.statistics_
-        flagged = np.isin(np.arange(len(names)), imputer.indicator_.features_)
+    fills = np.nanmedian(x, axis=0)  # as scikit-learn's SimpleImputer with an indicator
+    flagged = [bool(np.isnan(column).any()) for column in x.T]
     return tuple(
         NumberColumn(name, float(fill), bool(flag)) for name, fill, flag in zip(names, fills, flagged, strict=True)
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shlex import quote
 
 import numpy as np
 from torch import Tensor
@@ -47,7 +48,7 @@ def notes_on_columns(cells: Cells, labels: Tensor, where: Where) -> list[str]:
     if counts:
         notes.append(
             f"{_subject(counts)} whole numbers that nearly all differ: if they name the samples, say so "
-            f"(--id-column {counts[0]}), or leave them out ({dropping(counts)})"
+            f"(--id-column {quote(counts[0])}), or leave them out ({dropping(counts)})"
         )
     return notes
 

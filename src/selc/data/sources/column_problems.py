@@ -27,7 +27,7 @@ def on_missing_label(cells: Mapping[str, Sequence[str]], where: Where, ids: Sequ
         try:
             read_column(name, column, where)
         except InputError as error:
-            wrong.append((name, str(error)))
+            wrong.append((name, error.for_command))
     if wrong:
         told = " ".join(f"({number}) {sentence}" for number, (_, sentence) in enumerate(wrong, start=1))
         words.append(f"Then this will be in the way: {told}")

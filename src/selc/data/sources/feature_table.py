@@ -199,7 +199,7 @@ def load_cells(
             if column.dtype.kind == "f":
                 _check_finite(np.asarray(column, dtype=np.float64), name, table)
         except InputError as error:
-            wrong[name] = str(error)
+            wrong[name] = error.for_command
         else:
             cells[name] = column
     if wrong:

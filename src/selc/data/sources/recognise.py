@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,39 @@ def existing(path: str, option: str) -> Path:
         raise InputError(f"{option} must be the path of your data; got none. It may be {ACCEPTED}.")
     place = Path(os.path.abspath(Path(path).expanduser()))
     if not os.path.exists(place):  # unlike its namesake, it raises nothing
-        raise InputError(f"{option} must be a path that exists; got {path!r}, and there is nothing at {place}.")
+        raise InputError(
+            f"{option} must be a path that exists; got {path!r}: no such file or folder at {place}.{_near_by(place)}"
+        )
     return place
+
+
+def no_such_data(data: str, datasets: Iterable[str]) -> InputError:
+    """The error for what is neither a path nor a dataset by name. What lies beside it is nearer than a dataset."""
+    beside = _near_by(Path(os.path.abspath(data)))
+    names = get_close_matches(data.lower(), datasets, n=1, cutoff=0.4 if not beside else 0.75)
+    by_name = f" Did you mean the dataset {names[0]!r}?" if names and not beside else ""
+    return InputError(
+        f"data must be a file, a folder or a dataset by name; got {data!r}: no such file or folder.{beside}{by_name} "
+        "The datasets by name: `selc list datasets`."
+    )
+
+
+def _near_by(place: Path) -> str:
+    """What in the folder of ``place`` is called nearly so, as a question; "" if nothing is."""
+    folder = place.parent
+    try:
+        there = sorted(p.name for p in folder.iterdir() if not p.name.startswith("."))
+    except OSError:
+        missing = next(parent for parent in folder.parents if parent.is_dir())
+        return f" There is no {folder.relative_to(missing).parts[0]!r} in {missing}."
+    near = get_close_matches(place.name, there, n=3, cutoff=0.6)
+    lower = {name.lower(): name for name in there}
+    if not near and place.name.lower() in lower:
+        near = [lower[place.name.lower()]]
+    if not near:
+        return ""
+    said = [f"the folder {name!r}" if (folder / name).is_dir() else f"the file {name!r}" for name in near]
+    return f" Did you mean {' or '.join(said)}?"
 
 
 def check_outside(out: Path, name: str, options: Mapping[str, Any]) -> None:
