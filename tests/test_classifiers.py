@@ -302,7 +302,7 @@ def test_a_run_has_the_files_of_any_run_and_can_be_applied(run: RunFolder, tmp_p
     assert not {part.split('"')[0] for part in page.split(' id="')} & {"losses", "memory"}
     shown = json.loads(call("resume", str(run.path), "--json").stdout)
     assert shown["epoch"] is None  # there is none
-    assert Path(shown["model"]).name == "model.pickle"
+    assert Path(shown["model"]).name == FILE
     assert Path(shown["model"]).is_file()
     assert "network" not in page.split("<main>")[1].split("Protocol, versions")[0]
 

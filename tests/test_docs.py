@@ -120,7 +120,10 @@ ELSEWHERE = {  # pages whose Python is run by another test
     "README.md",  # tests/test_examples.py
 }
 LONG = {"docs/start.md", "docs/own-data.md", "docs/scikit-learn.md", "docs/cleanlab.md", "docs/noise.md"}
-OTHER_LIBRARIES = ("selc.integrations.transformers", "selc.integrations.lightning")  # tests/adapters
+OTHER_LIBRARIES = (  # tests/adapters, tests/trackers, tests/analysis/test_pages.py
+    *("selc.integrations.transformers", "selc.integrations.lightning", "selc.integrations.trackers"),
+    *("selc.integrations.datasets", "decisions.json"),
+)
 
 
 def snippets() -> list[Any]:

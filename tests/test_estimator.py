@@ -346,7 +346,7 @@ def test_what_the_page_shows_runs(epochs: int | None) -> None:
     pytest.importorskip("cleanlab")
     pages = [(ROOT / "docs" / name).read_text() for name in ("scikit-learn.md", "cleanlab.md")]
     blocks = [block for page in pages for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL)]
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     for block in blocks:
         if epochs is not None:
             block, found = re.subn(r"max_epochs=\d+", f"max_epochs={epochs}", block)

@@ -26,8 +26,8 @@ class NetRegistry(Registry[Builder]):
             if ":" not in name and "." not in name:
                 raise
             raise ConfigError(
-                f"{error.for_command} A network of your own is import:package.module:attribute; a classifier of scikit-learn "
-                "(sklearn:NAME) goes to `selc train` or to SELCClassifier(module=...)."
+                f"{error.for_command} A network of your own is import:package.module:attribute; a classifier of "
+                "scikit-learn (sklearn:NAME) goes to `selc train` or to SELCClassifier(module=...)."
             ) from None
 
     def describe(self, name: str) -> str:

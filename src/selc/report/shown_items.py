@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from selc._io.paths import is_image
+from selc.data.image_cache.worker import readable_formats
 from selc.errors import InputError
 from selc.report.gallery import thumbnail
 from selc.report.style import shortened
@@ -80,7 +81,7 @@ def _of_file(path: Path, row: int) -> str:
     from PIL import Image, ImageOps
 
     try:
-        with Image.open(path) as image:
+        with Image.open(path, formats=readable_formats()) as image:
             return _of_pil(ImageOps.exif_transpose(image))
     except (OSError, ValueError, Image.DecompressionBombError) as error:
         raise InputError(f"items must be images that can be read; got {path} in row {row}: {error}.") from None

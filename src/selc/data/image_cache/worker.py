@@ -121,7 +121,7 @@ def _fast_jpeg(data: bytes, size: tuple[int, ...]) -> tuple[Array, tuple[int, in
 def _by_pillow(data: bytes, size: tuple[int, ...]) -> tuple[Array, tuple[int, int]]:
     from PIL import Image
 
-    with Image.open(io.BytesIO(data), formats=_formats()) as image:
+    with Image.open(io.BytesIO(data), formats=readable_formats()) as image:
         width, height = image.size
         _refuse_bomb(height, width)
         if image.format not in ("JPEG", "MPO") and height * width > max(PLAIN_PIXELS, PIXELS_PER_BYTE * len(data)):
@@ -213,7 +213,7 @@ def _refuse_bomb(height: int, width: int) -> None:
 
 
 @lru_cache(maxsize=1)
-def _formats() -> tuple[str, ...]:
+def readable_formats() -> tuple[str, ...]:
     """Those of the formats that this Pillow can read."""
     from PIL import Image
 
@@ -258,7 +258,7 @@ def size_of(item: Item) -> tuple[int, int] | None:
         try:
             if not isinstance(item, bytes) and not stat.S_ISREG(os.stat(item).st_mode):
                 return None
-            with Image.open(io.BytesIO(item) if isinstance(item, bytes) else item, formats=_formats()) as image:
+            with Image.open(io.BytesIO(item) if isinstance(item, bytes) else item, formats=readable_formats()) as image:
                 width, height = image.size
                 sideways = int(image.getexif().get(ORIENTATION, 1)) > 4
         except Exception:  # why it is bad is said when it is decoded
