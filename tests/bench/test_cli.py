@@ -110,7 +110,7 @@ def test_the_hours_in_the_documentation_are_those_of_the_dry_run(monkeypatch: py
     monkeypatch.undo()
     text = (Path(__file__).parents[2] / "docs" / "reproduction.md").read_text()
     rows = re.findall(r"\| `selc bench (\w+) --scale paper --gpus 0` \| (\d+) \| (\d+) \|", text)
-    assert [row[0] for row in rows] == tables.names()
+    assert [row[0] for row in rows] == [name for name in tables.names() if "paper" in tables.load(name).scales]
     for name, trainings, hours in rows:
         cells = tables.load(name).cells("paper")
         seeds = len({cell.seed for cell in cells})  # the same for every row and column
