@@ -79,7 +79,7 @@ def wait() -> None:
 
 
 def eat() -> None:
-    np.ones(24_000_000)  # 192 MB
+    np.ones(80_000_000)  # 640 MB: more than a system takes back of the process meanwhile, which does not count
 
 
 def worse(kind: Kind, act: Callable[[], None]) -> Kind:
