@@ -6,6 +6,11 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
+
+import torch
+
+from selc._io.files import read_tensors
 
 PATIENCE = 1200  # seconds; a test that hangs is ended by pytest before
 
@@ -32,3 +37,16 @@ def run_together(size: int, *command: str) -> list[str]:
     finally:
         for process in started:
             process.kill()  # where one failed, the others would wait for it
+
+
+def assert_two_end_as_one(program: str, folder: Path) -> None:
+    """What a program leaves of targets, updates and losses is the same in two processes as in one."""
+    for size in (1, 2):
+        run_together(size, "-m", program, str(folder), str(size))
+    alone = read_tensors(folder / "1-0.safetensors")
+    assert bool((alone["targets"].amax(dim=1) < 1).all())
+    for rank in range(2):
+        together = read_tensors(folder / f"2-{rank}.safetensors")
+        assert torch.equal(together["updates"], alone["updates"])
+        torch.testing.assert_close(together["targets"], alone["targets"], atol=1e-6, rtol=0)
+        torch.testing.assert_close(together["losses"], alone["losses"], atol=1e-5, rtol=0)
