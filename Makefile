@@ -19,18 +19,17 @@ unexport PYTHONDONTWRITEBYTECODE
 
 demo: .venv/demo-ok ; .venv/bin/selc demo --out runs/demo --overwrite
 # Side by side: mypy leaves a core idle for half of its time.
-test: .venv/ok ; +$(MAKE) --no-print-directory -j2 check doctest quick
-quick: .venv/ok ; $(PY) -m pytest -m "not exhaustive and not browser and not adapters" --ignore tests/test_layers.py
-# The examples in the docstrings; the two modules left out need packages that .venv has not.
-doctest: .venv/ok
-	$(PY) -m pytest -n 0 --doctest-modules src/selc $(patsubst %,--ignore src/selc/integrations/%.py,lightning transformers)
+test: .venv/ok ; +$(MAKE) --no-print-directory -j2 style quick
+quick: .venv/ok ; $(PY) -m pytest -m "not exhaustive and not browser and not adapters"
+doctest: .venv/ok ; $(PY) -m pytest -n 0 tests/test_docstrings.py
 test-all: test test-adapters .venv/axe/ok ; $(PY) -m pytest -m "exhaustive or browser" && $(PY) tests/run_arithmetic.py --changed
 test-adapters: .venv-adapters/ok ; .venv-adapters/bin/python -m pytest -m adapters tests/adapters tests/*/test_label_studio.py
 test-arithmetic: .venv/ok ; $(PY) tests/run_arithmetic.py
-check: .venv/ok
+style: .venv/ok
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy --num-workers 2
+check: style
 	$(PY) -m pytest -n 0 --noconftest tests/test_layers.py
 bench: .venv/ok ; $(PY) benchmarks/overhead.py
 # One folder, build/site; index.html is its first page.
@@ -72,4 +71,4 @@ clean: ; rm -rf .venv .venv-adapters build runs .mypy_cache .ruff_cache .pytest_
 	@$(PIP_ADAPTERS) -e ".[transformers,lightning,track,report]" datasets skorch label-studio-sdk cleanlab \
 	  sqlalchemy alembic sqlparse pytest pytest-xdist pytest-timeout
 	@touch $@
-.PHONY: demo test quick doctest test-all test-adapters test-arithmetic check bench docs clean
+.PHONY: demo test quick style doctest test-all test-adapters test-arithmetic check bench docs clean

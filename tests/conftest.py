@@ -5,10 +5,14 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from pathlib import Path
 
 import pytest
-import torch
 
+ROOT = Path(__file__).parents[1]
 # Test (as `file::name`) -> why it may skip.
 MAY_SKIP = {
     "tests/test_gpu.py::test_a_gpu_trains_to_the_same_accuracy_as_the_cpu": "needs a GPU",
@@ -68,10 +72,36 @@ MAY_SKIP = {
     ),
 }
 
-# Two workers on two cores: more threads would only wait for each other. `make test-arithmetic` also tries two.
-torch.set_num_threads(int(os.environ.get("SELC_TEST_THREADS", "1")))
 _unexpected: list[str] = []
-PATIENCE = 900  # seconds: what is long by design takes minutes on two quiet cores, and the machine may be busy
+PATIENCE = 1800  # seconds: what is long by design takes minutes on two quiet cores, and the machine may be busy
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        return  # it only deals out the tests, and needs nothing of this
+    gc.disable()  # until all is imported, as next to nothing of that is garbage
+    import torch
+    import typer.main
+
+    # Two workers on two cores: more threads would only wait for each other. `make test-arithmetic` also tries two.
+    torch.set_num_threads(int(os.environ.get("SELC_TEST_THREADS", "1")))
+    with suppress(ImportError):  # the environment of the adapters has none
+        from hypothesis import HealthCheck, settings
+
+        # How long it takes to draw an example hangs on what else the machine does.
+        settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+        settings.load_profile("busy machine")
+    # Typer would make all commands anew whenever a test calls one, which takes longer than most calls.
+    typer.main.get_command = cache(typer.main.get_command)
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """In a fresh checkout two workers would compile each file twice, both at once: the second begins at the end."""
+    if os.environ.get("PYTEST_XDIST_WORKER") != "gw1" or session.config.args != session.config.getini("testpaths"):
+        return
+    for path in sorted(ROOT.glob("tests/**/test_*.py"), reverse=True):
+        with suppress(Exception, pytest.skip.Exception):  # what is wrong is told when the file is collected
+            import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -100,6 +130,7 @@ def pytest_collection_finish() -> None:
     """What is imported and collected stays: it need not be looked through for garbage again and again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def _note(report: pytest.TestReport | pytest.CollectReport) -> None:

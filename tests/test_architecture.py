@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 from tests.test_layers import LAYERS, SOURCE, part
@@ -12,6 +13,7 @@ PAGE = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text()
 ARROWS = re.findall(r"^  (\w+) -->\|(\w+)\| (\w+)$", PAGE, re.MULTILINE)
 
 
+@cache
 def names_of(room: str) -> set[str]:
     """Every class that a room defines or imports from another room of ours."""
     found: set[str] = set()

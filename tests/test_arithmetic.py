@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.arithmetic import NUMERICAL
+from tests.arithmetic import NUMERICAL, is_numerical
 from tests.run_arithmetic import PLAIN, SETTINGS, digits, environment
 
 ROOT = Path(__file__).parents[1]
@@ -18,6 +18,14 @@ def test_every_beginning_is_that_of_a_test(beginning: str) -> None:
     files = [path for path in (ROOT / "tests").rglob("test_*.py") if str(path.relative_to(ROOT)).startswith(place)]
     assert files
     assert all(f"def {name or 'test_'}" in path.read_text() for path in files)
+
+
+def test_two_processes_are_compared_and_four_are_not() -> None:
+    one = "tests/parallel/test_same_results.py::test_messages_arrive_as_they_were_sent"
+    assert [is_numerical(f"{one}[{size}]") for size in (2, 4)] == [True, False]
+    assert [is_numerical(f"{one}[splits-{size}]") for size in (1, 2, 4)] == [True, True, False]
+    assert is_numerical("tests/methods/test_aum.py::test_it[4]")
+    assert not is_numerical("tests/test_docs.py::test_it[2]")
 
 
 @pytest.mark.parametrize("name", SETTINGS)

@@ -162,7 +162,7 @@ def test_the_two_newest_are_kept_and_one_when_the_run_is_finished(tmp_path: Path
 def test_what_is_saved_is_the_state_at_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = threading.Event()
     whole = files.write_tensors
-    monkeypatch.setattr(module, "write_tensors", lambda *args: (go_on.wait(10), whole(*args))[1])
+    monkeypatch.setattr(module, "write_tensors", lambda *args: (go_on.wait(120), whole(*args))[1])
     store, history = table(1), [{"epoch": 0}]
     with Checkpoint(tmp_path, "f") as checkpoint:
         checkpoint.save("state-0001", {}, {"history": history}, {"t": store})

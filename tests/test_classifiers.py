@@ -209,8 +209,10 @@ def test_as_many_labels_are_wrong_as_are_said_and_right_ones_stay() -> None:
 def test_verified_labels_stay_and_count_as_good() -> None:
     x, true, given = blobs(spread=1.0)
     wrong = torch.from_numpy(given != true).nonzero().flatten()[:5]
-    held = torch.zeros(300, dtype=torch.bool).index_fill_(0, wrong, True)
-    free, fixed = (judge_labels(LogisticRegression(), rows_of(x, given, held=h), 0).analysis for h in (None, held))
+    verified = torch.zeros(300, dtype=torch.bool).index_fill_(0, wrong, True)
+    free, fixed = (
+        judge_labels(LogisticRegression(), rows_of(x, given, verified=h), 0).analysis for h in (None, verified)
+    )
     assert (free.corrected.numpy() == true)[wrong].sum() >= 3
     assert fixed.corrected[wrong].tolist() == given[wrong].tolist()
     assert (fixed.findings.quality[wrong] == 1).all()
@@ -330,10 +332,10 @@ def test_verdicts_of_a_person_are_held_fixed(run: RunFolder) -> None:
     changed = (run.corrected() != run.given).nonzero().flatten()[:2].tolist()
     assert len(changed) == 2
     x, _, given = blobs(150, spread=1.0)
-    held = torch.zeros(150, dtype=torch.bool).index_fill_(0, torch.tensor(changed), True)
-    judged = judge_labels(LogisticRegression(C=0.5), rows_of(x, given, held=held), 0)
+    verified = torch.zeros(150, dtype=torch.bool).index_fill_(0, torch.tensor(changed), True)
+    judged = judge_labels(LogisticRegression(C=0.5), rows_of(x, given, verified=verified), 0)
     assert judged.analysis.corrected[changed].tolist() == given[changed].tolist()
-    dropped = judge_labels(LogisticRegression(), rows_of(x, given, rows=(~held).nonzero().flatten()), 0)
+    dropped = judge_labels(LogisticRegression(), rows_of(x, given, rows=(~verified).nonzero().flatten()), 0)
     assert dropped.evidence is not None
     assert dropped.evidence.rows is not None
     assert not set(changed) & set(dropped.evidence.rows.tolist())

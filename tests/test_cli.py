@@ -19,6 +19,7 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from selc._io.files import write_json
+from selc._io.terminal import folded
 from selc.analysis import Why
 from selc.analysis.unchanged import why_unchanged
 from selc.analysis.words import WHY, decision_in_short, percent
@@ -188,8 +189,47 @@ def test_lists_fit_into_eighty_columns_and_break_no_word(kind: str, monkeypatch:
         assert {*registry.describe(name).split()} <= words
 
 
+def test_what_can_be_listed_is_listed() -> None:
+    shown = call("list")
+    assert shown.exit_code == 0
+    kinds = [line.split()[0] for line in shown.stdout.split("\n\n")[0].splitlines()]
+    assert kinds == ["methods", "nets", "noise", "datasets", "metrics", "encoders", "tools", "trackers"]
+    assert all(call("list", kind).exit_code == 0 for kind in kinds)
+    assert "Did you mean 'methods'?" in refused("list", "method")
+
+
+def test_what_is_no_run_is_said_to_be_what_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "moons-selc-1").mkdir(parents=True)
+    (tmp_path / "table.csv").touch()
+    assert "got no such folder. Did you mean the folder 'moons-selc-1'?" in refused("report", "runs/moons-slec-1")
+    assert "got a file. Give the folder that `selc train` wrote" in refused("review", "table.csv")
+    assert "got a folder without a config.toml." in refused("predict", "runs", "table.csv")
+    (tmp_path / "runs" / "moons-selc-1" / "config.toml").touch()
+    assert "Give one of them: runs/moons-selc-1." in refused("apply", "runs")
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_a_terminal_gets_whole_words_and_a_pipe_one_line(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    path = "/a/path/" + "that-is-longer-than-a-screen-" * 8
+    text = f"data must be a path that exists; {'got a long answer ' * 9}{path}. Did you mean this one?"
+    for terminal in (True, False):
+        stream = io.StringIO()
+        monkeypatch.setattr(stream, "isatty", lambda there=terminal: there)
+        lines = folded(text, stream, sentences=True).splitlines()
+        assert " ".join(" ".join(lines).split()) == text
+        assert path + "." in " ".join(lines).split()
+        if terminal:
+            assert all(len(line) <= columns or path in line for line in lines)
+            assert lines[-1].strip() == "Did you mean this one?"
+        else:
+            assert len(lines) == 1
+
+
 def test_one_of_a_list_is_told_with_its_options() -> None:
     shown = call("list", "methods", "gce").stdout
+    assert "L = (1 - p_y^q) / q" in shown
     assert all(f"{key}={value}" in shown for key, value in METHODS.defaults("gce").items())
     assert "Did you mean 'gce'?" in refused("list", "methods", "gec")
 

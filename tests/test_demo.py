@@ -11,7 +11,7 @@ import pytest
 from selc.demo import show
 from selc.errors import RunFolderError
 
-pytestmark = [pytest.mark.exhaustive, pytest.mark.timeout(600)]  # fourteen trainings
+pytestmark = pytest.mark.exhaustive  # fourteen trainings
 
 
 @pytest.fixture(scope="module")

@@ -253,3 +253,22 @@ def test_figures_of_the_readme_are_those_of_the_results() -> None:
 
     for kind, numbers in {"images": images, "text": [before, after], "tables": judged, "arrays": arrays}.items():
         assert re.findall(r"\d+\.\d+", said[kind]) == numbers, f"{kind}: mend README.md"
+
+
+def test_the_readme_has_no_figure_that_is_not_compared_with_the_results() -> None:
+    """Decimals and shares outside of the table are claims without a line in the results; sizes in it are those used."""
+    text = FENCE.sub("", (ROOT / "README.md").read_text())
+    prose = "\n".join(line for line in text.splitlines() if not line.startswith("|"))
+    elsewhere = set(re.findall(r"\d+\.\d+|\d+ %|\d+ times", prose))
+    assert elsewhere == {"3.11", "2.0"}, "say it in the table, and compare it above"  # of Python, of the licence
+    said = {row["you have"]: row["measured"] for row in table_with(ROOT / "README.md", "you have")}
+    whole = {kind: re.findall(r"(?<![\d.,])\d[\d,]*(?![\d.])", claim.split("](")[0]) for kind, claim in said.items()}
+    # The noise of tables ("a fifth") and of digits is the name of the row and of the column that are read above.
+    assert whole == {"images": ["10,000"], "text": ["2,000"], "tables": [], "arrays": ["40"]}
+    results = ROOT / "benchmarks" / "results"
+    assert f"Data: {whole['text'][0]} film reviews to train on" in (results / "text.md").read_text()
+    assert "exactly 20% of the training labels flipped" in (results / "text.md").read_text()
+    subset = re.search(r"^SUBSET = ([\d_]+)", (ROOT / "benchmarks" / "suite.py").read_text(), re.MULTILINE)
+    assert subset is not None
+    assert f"{int(subset[1]):,}" == whole["images"][0]
+    assert "digits, symmetric 0.4" in (results / "methods.md").read_text()

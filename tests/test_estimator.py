@@ -199,9 +199,9 @@ def test_images_go_through_convolutions_and_are_scaled_by_channel() -> None:
     images, y = x[y < 2].reshape(-1, 1, 8, 8)[:120], y[y < 2][:120]
     fitted = quick(module="cnn", module_options={"width": 8}, max_epochs=6, method_options={"start": 2}).fit(images, y)
     assert fitted.score(images, y) > 0.9
-    assert fitted.scale_ is not None
-    assert fitted.scale_.mean.shape == (1, 1, 1)
-    np.testing.assert_allclose(fitted.scale_.mean.item(), images.mean())
+    assert fitted.how_.coding is None
+    assert fitted.how_.scale.mean.shape == (1, 1, 1)
+    np.testing.assert_allclose(fitted.how_.scale.mean.item(), images.mean())
     with pytest.raises(ValueError, match=r"inputs of shape \[1, 8, 8\]; got \[1, 4, 4\]"):
         fitted.predict(images[:, :, :4, :4])
 

@@ -17,8 +17,8 @@ from selc._io.files import read_json, write_json
 from selc.analysis.findings import KEEP
 from selc.errors import RunFolderError
 from selc.report.reading import Snapshot
+from selc.report.reliability import reliability
 from selc.report.sentences import what_happened
-from selc.report.trust import trust
 from selc.runs import Config, RunFolder, execute, resume
 from selc.runs.older import version_of
 from tests.test_cli import call, refused
@@ -60,7 +60,7 @@ def test_it_is_reported_without_an_estimate_that_was_replaced(place: Path) -> No
     assert run.noise is None
     assert run.decision() is None
     assert run.why is None  # three labels were changed
-    said = " ".join([*what_happened(run), *trust(run)])
+    said = " ".join([*what_happened(run), *reliability(run)])
     assert "3 labels (5.0%) were replaced" in said
     assert "made by selc 0.1.0, which judged labels by samples that it was trained on" in said
     assert "held-out labels" not in said

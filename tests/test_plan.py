@@ -192,3 +192,35 @@ def test_precision_is_fp32_on_a_cpu_unless_asked_for() -> None:
     assert Plan().autocast_dtype(cpu) is None
     assert Plan(precision="fp32").autocast_dtype(cpu) is None
     assert Plan(precision="bf16").autocast_dtype(cpu) == torch.bfloat16
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_the_state_of_an_optimizer_comes_back_in_the_layout_of_its_weights(layout: torch.memory_format) -> None:
+    """A file holds numbers in the order of their indices; a fused step reads memory: both must mean the same weight."""
+
+    def net() -> torch.nn.Module:
+        torch.manual_seed(0)
+        made = torch.nn.Conv2d(3, 4, 3)
+        made.weight.data = made.weight.data.contiguous(memory_format=layout)
+        return made
+
+    def step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, seed: int) -> None:
+        x = torch.randn(2, 3, 6, 6, generator=torch.Generator().manual_seed(seed))
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    plan = Plan(lr=0.1)
+    one = net()
+    optimizer = plan.make_optimizer(one)
+    step(one, optimizer, 1)
+    tensors, values = pack_optimizer(optimizer)
+    other = net()
+    other.load_state_dict(one.state_dict())
+    resumed = plan.make_optimizer(other)
+    as_in_a_file = {name: value.clone(memory_format=torch.contiguous_format) for name, value in tensors.items()}
+    unpack_optimizer(resumed, as_in_a_file, values)
+    for seed in (2, 3):
+        step(one, optimizer, seed)
+        step(other, resumed, seed)
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))

@@ -166,7 +166,7 @@ def test_arrays_of_features_are_scaled_as_in_training(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="every number of x must be there"):
         predict(run, tmp_path / "gap.npz")
     np.savez(tmp_path / "none.npz", y=x)
-    with pytest.raises(InputError, match="must hold an array x, a row per sample; got y"):
+    with pytest.raises(InputError, match="must hold the array 'x'; got y"):
         predict(run, tmp_path / "none.npz")
     (tmp_path / "torn.npz").write_bytes(b"PK torn")
     with pytest.raises(InputError, match=r"must be an \.npz file"):

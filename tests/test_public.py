@@ -1,6 +1,6 @@
 """What is public: the list of names, and that each says in its docstring what it takes and how it is used.
 
-The examples themselves are run by `make test` (`--doctest-modules`).
+The examples themselves are run in `test_docstrings.py`.
 """
 
 from __future__ import annotations

@@ -89,6 +89,17 @@ def test_what_is_wider_than_its_box_scrolls_there_and_shows_it(width: int, brows
     assert seen == []
 
 
+def test_on_paper_nothing_is_wider_than_the_sheet_and_nothing_is_folded_away(browser: Browser, report: Path) -> None:  # noqa: F811
+    page = browser.new_context(viewport={"width": 718, "height": 1000}, color_scheme="dark").new_page()  # A4, 1 cm off
+    page.goto(report.as_uri())
+    page.emulate_media(media="print")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 718
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    hidden = "[...document.querySelectorAll('details > :not(summary)')].filter(part => !part.getClientRects().length)"
+    assert page.evaluate(f"{hidden}.length") == 0
+    assert page.evaluate("!document.querySelector('nav')?.getClientRects().length")
+
+
 def test_names_of_rows_stay_in_one_piece_and_the_longest_are_broken(browser: Browser, report: Path) -> None:  # noqa: F811
     page = browser.new_context(viewport={"width": 400, "height": 800}).new_page()
     page.goto(report.as_uri())

@@ -40,14 +40,15 @@ from selc.report.figures import noise_by_class, plates, save_all, suggestions
 from selc.report.gallery import SIDE, Gallery, gallery, thumbnail
 from selc.report.page import LARGEST, metrics_table, render, write_report
 from selc.report.reading import Snapshot
+from selc.report.reliability import doubts, helpful, reliability
 from selc.report.sentences import auroc, turning_point, what_happened
 from selc.report.style import shortened
-from selc.report.trust import doubts, helpful, trust
 from selc.review.pictures import cells as review_cells
 from selc.runs import Config, RunFolder, execute, fit
 from selc.runs.job import load
 from selc.training.metrics import formatted, title, usual
-from selc.turning import Decision, Reason
+from selc.turning import Reason
+from tests.analysis.test_words import decided
 from tests.own_data.miniature import encoded, flower_csv, folder, picture, write_csv
 
 SECTIONS = ["story", "gallery", "matrix", "classes", "trust", "turning", "losses", "memory", "protocol"]
@@ -472,39 +473,6 @@ def test_trainings_that_only_help_to_decide_are_not_counted(digits: RunFolder, p
     assert 'class="n">stage</th>' not in table
 
 
-def decided(reason: Reason, **changes: Any) -> dict[str, Any]:
-    """A decision after 12 of 40 epochs, the best after 20."""
-    usual = {"start": 12.0, "best": 20.0, "accuracy": 0.613, "fall": 0.0, "fall_error": 0.01, "visible": 0.016}
-    rest = {"first": 11, "last": 25, "alpha": 0.9}
-    return Decision(**{**usual, **rest, **changes, "reason": reason}).as_dict()
-
-
-@pytest.mark.parametrize(
-    ("decision", "parts", "not_parts"),
-    [
-        (
-            decided(Reason.FALL, fall=0.072),
-            ["epoch 20 (61%)", "7.2 points less", "learnt by heart", "in epoch 13"],
-            ["no fall"],
-        ),
-        (
-            decided(Reason.NO_FALL),
-            ["no fall is seen (one of 1.6 points would have been)", "By epoch 12", "in epoch 13"],
-            ["by heart"],
-        ),
-        (decided(Reason.NO_FALL, start=20.0), ["epoch 20", "in epoch 21"], ["By epoch"]),
-        (decided(Reason.NO_FALL, visible=1.0), ["too few of them to see a fall"], ["points"]),
-        (decided(Reason.NO_FALL, start=20.0, alpha=0.0), ["no epoch is left"], ["Correction starts"]),
-        (decided(Reason.NOT_LEARNT, start=None), ["no better than by chance", "no label is changed"], ["epoch 20"]),
-        (Decision.too_few().as_dict(), ["too few samples", "no label is changed"], ["epoch"]),
-    ],
-)
-def test_each_decision_has_its_sentence(decision: dict[str, Any], parts: list[str], not_parts: list[str]) -> None:
-    said = decision_sentence(decision)
-    assert all(part in said for part in parts), said
-    assert not any(part in said for part in not_parts), said
-
-
 def test_a_fall_that_is_claimed_comes_with_the_least_that_would_have_been(digits: RunFolder, tmp_path: Path) -> None:
     for name, visible, sees in (("sharp", 0.016, True), ("blunt", 0.08, False), ("blind", 1.0, False)):
         for reason in (Reason.FALL, Reason.NO_FALL):
@@ -513,7 +481,7 @@ def test_a_fall_that_is_claimed_comes_with_the_least_that_would_have_been(digits
             shot = Snapshot(place)
             text = " ".join(turning_point(shot))
             assert (points(visible) in text) == (visible < 1 or reason is Reason.FALL)
-            doubtful = any("would not have been seen" in sentence for sentence in trust(shot))
+            doubtful = any("would not have been seen" in sentence for sentence in reliability(shot))
             assert doubtful == (reason is Reason.NO_FALL and not sees)
 
 
@@ -526,10 +494,10 @@ def test_a_training_that_could_have_gone_on_is_told_so(digits: RunFolder, tmp_pa
 
 
 def test_what_is_believed_for_now_is_not_called_changed(page: Page) -> None:
-    assert "believed otherwise" in page.text
+    assert "would relabel" in page.text
     assert "labels changed" not in page.text
     alternatives = [svg["aria-label"] for svg in page.all("svg") if "aria-label" in svg]
-    assert any("believed otherwise than labelled" in text for text in alternatives)
+    assert any("would be relabelled" in text for text in alternatives)
     assert not any("changed" in text for text in alternatives)
 
 
@@ -924,7 +892,7 @@ def test_figures_are_written_for_a_paper(digits: RunFolder, tmp_path: Path) -> N
 @pytest.mark.exhaustive
 def test_a_figure_that_a_run_cannot_show_is_told(stopped: Path, tmp_path: Path) -> None:
     written, missing = save_all(RunFolder.open(stopped), tmp_path, ["png"])
-    assert any(sentence.startswith("no truth: ") and "finished" in sentence for sentence in missing)
+    assert any(sentence.startswith("no figure 'truth': ") and "finished" in sentence for sentence in missing)
     assert "turning-point.png" in [path.name for path in written]
     assert "losses.png" in [path.name for path in written]
 
@@ -976,17 +944,6 @@ def test_auroc_equals_scikit_learns_also_with_ties() -> None:
     positive = rng.random(300) < 0.3
     scores = np.round(rng.normal(size=300) + positive, 1)
     assert auroc(torch.from_numpy(scores), torch.from_numpy(positive)) == pytest.approx(roc_auc_score(positive, scores))
-
-
-@pytest.mark.parametrize(
-    ("share", "text"),
-    [
-        *((0, "0%"), (0.0002, "<0.1%"), (0.004, "0.4%"), (0.099, "9.9%"), (0.365, "36%")),
-        *((0.953, "95.3%"), (0.997, "99.7%"), (0.99996, ">99.9%"), (1, "100%")),
-    ],
-)
-def test_percents_say_neither_none_nor_all_where_that_is_wrong(share: float, text: str) -> None:
-    assert percent(share) == text
 
 
 def test_shares_of_a_class_without_samples_are_zero() -> None:

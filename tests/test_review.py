@@ -358,7 +358,7 @@ def test_a_run_that_was_not_finished_is_refused(digits: RunFolder, tmp_path: Pat
         assert "must be a finished run" in sentence
         assert "selc resume" in sentence
     assert not (half / "review.html").exists()
-    assert "config.toml" in refused("review", str(tmp_path))
+    assert f"got a folder that holds runs. Give one of them: {half}." in refused("review", str(tmp_path))
 
 
 def test_samples_with_one_name_are_refused(tmp_path: Path) -> None:

@@ -63,8 +63,8 @@ def judged(run: RunFolder, count: int) -> list[str]:
 def check_second_round(kept: list[str], cleaned: Path) -> None:
     second = RunFolder.open("round-2")
     assert second.finished
-    assert second.held is not None
-    assert [second.ids[row] for row in second.held.nonzero().flatten().tolist()] == kept
+    assert second.verified is not None
+    assert [second.ids[row] for row in second.verified.nonzero().flatten().tolist()] == kept
     with open(cleaned) as file:
         table = list(csv.DictReader(file))
     assert [row["sample_id"] for row in table if row["source"] == "human"] == kept

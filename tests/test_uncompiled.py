@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -60,6 +61,64 @@ def test_what_is_called_without_the_compiler_is_as_it_was_afterwards(monkeypatch
     assert shown() == "compiler"
     with uncompiled(hidden):  # hidden in another way: nothing is done
         assert shown() == "compiler"
+
+
+def trained(step: Any, net: nn.Module) -> list[torch.Tensor]:
+    x = torch.linspace(-1, 1, 30).view(6, 5)
+    for _ in range(3):
+        net(x).square().sum().backward()
+        step()
+    return [weight.detach().clone() for weight in net.parameters()]
+
+
+class Unknown:
+    """What another version of torch may put around a step: no function, and without a name that is known."""
+
+    def __init__(self, function: Any) -> None:
+        self.__wrapped__, self.hooked = function, True  # torch puts nothing more around it
+        self.calls = 0
+
+    def __get__(self, optimizer: Any, _: Any = None) -> Any:
+        def step() -> None:
+            self.calls += 1
+            self.__wrapped__(optimizer)
+
+        return step if optimizer is not None else self
+
+
+def test_a_step_that_torch_wraps_in_another_way_is_called_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = nn.Linear(5, 3)
+    optimizer, twin = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9), copy.deepcopy(net)
+    plain = trained(plain_step(optimizer), net)
+    layer = Unknown(torch.optim.SGD.step)
+    monkeypatch.setattr(torch.optim.SGD, "step", layer)
+    run = plain_step(torch.optim.SGD(twin.parameters(), lr=0.1, momentum=0.9))
+    whole = trained(run, twin)
+    assert layer.calls == 3
+    assert all(torch.equal(a, b) for a, b in zip(plain, whole, strict=True))
+    assert all(weight.grad is None for weight in twin.parameters())
+
+
+def test_hooks_of_an_optimizer_are_called() -> None:
+    net, called = nn.Linear(5, 3), []
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    optimizer.register_step_post_hook(lambda *_: called.append(1))
+    trained(plain_step(optimizer), net)
+    assert called == [1, 1, 1]
+
+
+def test_a_torch_that_hides_nothing_or_what_takes_no_mark_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)
+    shown: Any = torch.optim.Optimizer.add_param_group
+    hidden = getattr(shown, "__wrapped__", shown)
+    for function in (hidden, functools.wraps(len)(lambda x: len(x))):
+        with uncompiled(function):  # not hidden; hides a function in C, which takes no attribute
+            pass
+    monkeypatch.setattr(torch.optim.Optimizer, "add_param_group", hidden)
+    net = nn.Linear(5, 3)
+    before = [weight.detach().clone() for weight in net.parameters()]
+    after = trained(plain_step(Plan(lr=0.1).make_optimizer(net)), net)
+    assert not any(torch.equal(a, b) for a, b in zip(before, after, strict=True))
 
 
 def test_a_training_does_not_import_the_compiler(tmp_path: Path) -> None:

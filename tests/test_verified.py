@@ -1,4 +1,4 @@
-"""The next round: verdicts of a person are held fixed, alone or on top of labels that a run corrected."""
+"""The next round: verdicts of a person are never changed, alone or on top of labels that a run corrected."""
 
 from __future__ import annotations
 
@@ -65,16 +65,16 @@ def decide(run: RunFolder, verdicts: dict[int, str | None], path: Path) -> Path:
     return path
 
 
-# Rows 0, 6, 12, ... have wrong labels. The person is mistaken about some: what is held is the verdict, not the truth.
+# Rows 0, 6, 12, ... have wrong labels. The person is mistaken about some: what stays is the verdict, not the truth.
 VERDICTS: dict[int, str | None] = {0: "b", 1: "a", 6: "b", 7: "b", 12: None, 13: None}
 
 
-def check_held(run: RunFolder) -> None:
+def check_verified(run: RunFolder) -> None:
     number = {name: k for k, name in enumerate(run.classes)}
     rows = [row for row, label in VERDICTS.items() if label is not None]
     verdict = torch.tensor([number[str(VERDICTS[row])] for row in rows])
-    assert run.held is not None
-    assert run.held.nonzero().flatten().tolist() == rows
+    assert run.verified is not None
+    assert run.verified.nonzero().flatten().tolist() == rows
     assert torch.equal(run.given[rows], verdict)
     assert torch.equal(run.corrected()[rows], verdict)
     assert torch.equal(run.targets()[rows], torch.eye(2)[verdict])
@@ -100,7 +100,7 @@ def test_verdicts_alone_are_held_on_the_given_labels(first: RunFolder, method: s
     result = call("train", data_of(first), *flags, *NET)
     assert result.exit_code == 0, result.output
     second = RunFolder.open(out)
-    check_held(second)
+    check_verified(second)
     others = [row for row in range(120) if row not in VERDICTS]
     assert torch.equal(second.given[others], first.given[others])
 
@@ -117,7 +117,7 @@ def test_verdicts_are_held_on_top_of_cleaned_labels_and_carry_over_to_the_round_
         result = call("train", data_of(first), "--labels", str(cleaned), *flags, "--out", str(out), *NET, *GIVEN)
         assert result.exit_code == 0, result.output
         runs.append(RunFolder.open(out))
-        check_held(runs[-1])
+        check_verified(runs[-1])
     assert torch.equal(runs[0].given, runs[1].given)
     # A second review, of the second run; the verdicts of the first stay human, its drops stay dropped.
     later = decide(runs[0], {20: "b"}, tmp_path / "later.json")
@@ -133,9 +133,9 @@ def test_verdicts_are_held_on_top_of_cleaned_labels_and_carry_over_to_the_round_
     flags = ["--labels", str(cleaned), "--verified", str(later), "--out", str(out)]
     result = call("train", data_of(first), *flags, *NET, *GIVEN)
     assert result.exit_code == 0, result.output
-    held = RunFolder.open(out).held
-    assert held is not None
-    assert held.nonzero().flatten().tolist() == sorted([0, 1, 6, 7, 20])
+    verified = RunFolder.open(out).verified
+    assert verified is not None
+    assert verified.nonzero().flatten().tolist() == sorted([0, 1, 6, 7, 20])
 
 
 def test_soft_targets_of_a_run_are_one_hot_where_a_person_decided(first: RunFolder, tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_soft_targets_of_a_run_are_one_hot_where_a_person_decided(first: RunFold
     flags = ["--labels", str(first.path), "--soft", "--verified", str(path), "--method", "ce", "--out", str(out)]
     assert call("train", data_of(first), *flags, *NET).exit_code == 0
     second = RunFolder.open(out)
-    check_held(second)
+    check_verified(second)
     soft = second.given_targets()
     assert soft is not None
     assert soft.full()[1].tolist() == [1.0, 0.0]
@@ -152,6 +152,7 @@ def test_soft_targets_of_a_run_are_one_hot_where_a_person_decided(first: RunFold
     assert torch.equal(soft.full()[others], first.targets()[others])
 
 
+@pytest.mark.filterwarnings("ignore:.* far from all others")
 def test_a_run_with_verdicts_goes_on_after_an_interrupt_without_the_file(first: RunFolder, tmp_path: Path) -> None:
     path = decide(first, VERDICTS, tmp_path / "decisions.json")
     settings = {
@@ -166,7 +167,7 @@ def test_a_run_with_verdicts_goes_on_after_an_interrupt_without_the_file(first: 
         execute(Config.resolve(settings), tmp_path / "broken", [StopAfter(4)])
     path.unlink()
     broken = resume(tmp_path / "broken", [Quiet()])
-    check_held(broken)
+    check_verified(broken)
     ours, theirs = (read_tensors(run.path / "targets.safetensors") for run in (whole, broken))
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
@@ -206,7 +207,7 @@ def test_samples_without_names_need_a_review_of_the_very_same_labels(tmp_path: P
     path = decide(run, VERDICTS, tmp_path / "decisions.json")
     out = tmp_path / "second"
     assert call("train", str(data), "--verified", str(path), "--out", str(out), *NET, *GIVEN).exit_code == 0
-    check_held(RunFolder.open(out))
+    check_verified(RunFolder.open(out))
     noisy = ["--noise", "symmetric", "--rate", "0.5"]
     third = str(tmp_path / "third")
     assert "very same" in refused("train", str(data), *noisy, "--verified", str(path), "--out", third, *NET)
@@ -231,9 +232,13 @@ def test_one_call_holds_the_rows_that_are_named(tmp_path: Path) -> None:
         assert outcome.corrected_labels_[[0, 6]].tolist() == given[[0, 6]].tolist()
         assert outcome.label_issues_["action"][[0, 6]].tolist() == ["keep", "keep"]
     run = fit(x, given, verified=[0, 6], out=tmp_path / "run", **settings)
-    held = RunFolder.open(tmp_path / "run").held
-    assert held is not None
-    assert held.nonzero().flatten().tolist() == [0, 6]
+    kept = RunFolder.open(tmp_path / "run").verified
+    assert kept is not None
+    assert kept.nonzero().flatten().tolist() == [0, 6]
+    with pytest.warns(DeprecationWarning, match="use selc.RunFolder.verified"):
+        before = RunFolder.open(tmp_path / "run").held  # the name that it had in 0.1.0
+    assert before is not None
+    assert torch.equal(before, kept)
     assert torch.equal(run.target.read(torch.tensor([0, 6])), torch.eye(2)[given[[0, 6]]])
     for wrong in ([0, 120], [-1], np.zeros(3, dtype=bool), [0.5], "decisions.json"):
         with pytest.raises(InputError, match="verified must be"):

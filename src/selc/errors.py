@@ -105,7 +105,7 @@ class RunFolderError(SelcError):
     ...     selc.RunFolder.open("no-such-run")
     ... except selc.RunFolderError as error:
     ...     print(error)
-    no-such-run must be the folder of a run; got one without a config.toml.
+    no-such-run must be the folder of a run; got no such folder.
     """
 
 

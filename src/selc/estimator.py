@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,9 @@ from selc.analysis.words import WHY
 from selc.callbacks import Callback, EpochRecord
 from selc.classifiers import Judged, Rows, create, is_classifier_name, judge_labels, prepared
 from selc.classifiers.folds import probabilities as class_probabilities
-from selc.data import ArrayInputs
 from selc.data.dealing import groups_of, verified_rows
-from selc.data.preprocess.coding import Cells, Coding
-from selc.data.preprocess.features import Numbers, Scale
+from selc.data.preprocess.coding import Cells, learnt_features
+from selc.data.preprocess.features import FeatureInputs, Features, Numbers, Scale
 from selc.data.sources.frames import TEXT, frame_cells, is_frame, is_plain, is_texts, text_cells
 from selc.data.sources.recognise import suits
 from selc.errors import ConfigError, InputError
@@ -186,15 +186,14 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             raise InputError(f"y must name at least two classes; got 1 class, {self.classes_[0]!r}.")
         count, rows = len(self.classes_), len(given)
         labels = torch.from_numpy(given.astype(np.int64))
-        kin, held = groups_of(groups, rows), verified_rows(verified, rows)
+        kin, checked = groups_of(groups, rows), verified_rows(verified, rows)
         if not self.raw_:
-            self.shape_ = x.shape[1:]
-            self.scale_ = _scale(x, self._measured()) if self.standardize else None
+            self.shape_ = tuple(x.x.shape[1:])
         if classifier is None:
-            data = TrainSet(self._inputs(x), Labels(labels, count), held=held, groups=kin)
+            data = TrainSet(x, Labels(labels, count), verified=checked, groups=kin)
             found = self._trained(data, labels)
         else:
-            inside = Rows(self._numbers(x), labels, count, held=held, groups=kin)
+            inside = Rows(self._numbers(x), labels, count, verified=checked, groups=kin)
             found = self._judged(judge_labels(classifier, inside, self._seed(), print if self.verbose else _unheard))
         self.corrected_labels_ = self.classes_[found.corrected.numpy()]
         self.turning_point_, rate = found.decision, found.noise_rate
@@ -218,7 +217,7 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         self.history_ = outcome.history
         self.soft_targets_ = outcome.target.full().cpu().numpy()
         self.pred_probs_ = outcome.probs.full().cpu().numpy()
-        return analyse(outcome, labels, data.num_classes, data.held)
+        return analyse(outcome, labels, data.num_classes, data.verified)
 
     def _judged(self, judged: Judged) -> LabelAnalysis:
         """By folds of a classifier."""
@@ -232,9 +231,8 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         x, count = self._new_rows(X), len(self.classes_)
         if self.method_ is None:
             return class_probabilities(self.module_, self._numbers(x), count)
-        inputs = self._inputs(x)
         try:
-            return np.asarray(probabilities(self.module_, self.method_, inputs, count, device=self.device).numpy())
+            return np.asarray(probabilities(self.module_, self.method_, x, count, device=self.device).numpy())
         finally:
             self.module_.cpu()  # where it can be pickled for a machine without a GPU
 
@@ -283,7 +281,6 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
     # Rows as numbers
 
     def _training_rows(self, X: Any, y: Any) -> tuple[Any, Array]:  # noqa: N803
-        self.coding_ = None
         if self.raw_:  # a pipeline knows what to make of its columns
             if not is_texts(X):
                 validate_data(self, X, skip_check_array=True)
@@ -299,42 +296,47 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             cells = frame_cells(X)
         if cells is None:
             x, y = validate_data(self, X, y, **_NUMBERS)
+            self.how_ = Features(_scale(x.astype(np.float64)))
         else:
             _, y = check_X_y(np.zeros((len(X), 1)), y, dtype=None)
-            self.coding_, x = Coding.learnt(cells)
+            self.how_, inputs = learnt_features(cells)
         check_classification_targets(y)
-        return x.astype(np.float64), y
+        if not self.standardize:
+            self.how_ = replace(self.how_, scale=self.how_.scale.none())
+        elif cells is not None:
+            return inputs, y
+        return self._inputs(x if cells is None else cells), y
 
     def _new_rows(self, X: Any) -> Any:  # noqa: N803
         if self.raw_:
             if not is_texts(X):
                 validate_data(self, X, reset=False, skip_check_array=True)
             return X
-        if self.coding_ is None:
-            return np.asarray(validate_data(self, X, reset=False, **_NUMBERS), dtype=np.float64)
-        if self.coding_.inputs == (TEXT,) and is_texts(X):
-            return self.coding_.apply(text_cells(X))
+        coding = self.how_.coding
+        if coding is None:
+            x = np.asarray(validate_data(self, X, reset=False, **_NUMBERS))
+            if x.shape[1:] != self.shape_:
+                raise InputError(f"X must hold inputs of shape {list(self.shape_)}; got {list(x.shape[1:])}.")
+            return self._inputs(x)
+        if coding.inputs == (TEXT,) and is_texts(X):
+            return self._inputs(text_cells(X))
         if not is_frame(X):
-            if self.coding_.inputs == (TEXT,):
+            if coding.inputs == (TEXT,):
                 raise InputError(f"X must be texts like those of the training; got {type(X).__name__}.")
             raise InputError(
                 "X must be a DataFrame like that of the training, which had columns of text or gaps; "
                 f"got {type(X).__name__}."
             )
         validate_data(self, X, reset=False, skip_check_array=True)
-        return self.coding_.apply(frame_cells(X, self.coding_))
+        return self._inputs(frame_cells(X, coding))
 
-    def _measured(self) -> int | None:
-        return None if self.coding_ is None else self.coding_.measured
-
-    def _inputs(self, x: Numbers) -> ArrayInputs:
-        if x.shape[1:] != self.shape_:
-            raise InputError(f"X must hold inputs of shape {list(self.shape_)}; got {list(x.shape[1:])}.")
-        return ArrayInputs(torch.from_numpy(x.astype(np.float32)) if self.scale_ is None else self.scale_.apply(x))
+    def _inputs(self, items: Any) -> FeatureInputs:
+        """Columns of a table, or an array [N, ...], as the network sees them."""
+        return self.how_.scaled(items.astype(np.float64)) if isinstance(items, np.ndarray) else self.how_.apply(items)
 
     def _numbers(self, x: Any) -> Any:
         """Rows as a classifier of scikit-learn takes them: a table [N, D]; for a pipeline as they are."""
-        return x if self.raw_ else self._inputs(x).x.flatten(1).numpy()
+        return x if self.raw_ else x.x.flatten(1).numpy()
 
     # What was asked for
 
@@ -402,10 +404,10 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         return make
 
 
-def _scale(x: Numbers, measured: int | None) -> Scale:
+def _scale(x: Numbers) -> Scale:
     """Of each column; of images [N, K, H, W] of each channel."""
     if x.ndim != 4:
-        return Scale.of(x, measured)
+        return Scale.of(x)
     channels = Scale.of(np.moveaxis(x, 1, 3).reshape(-1, x.shape[1]))
     return Scale(channels.mean[:, None, None], channels.std[:, None, None])
 
@@ -435,5 +437,5 @@ class _Printed(Callback):
 
     def on_epoch_saved(self, record: EpochRecord) -> None:
         entry = record.entry
-        changed = f"  believed otherwise {entry['changed']:.1%}" if "changed" in entry else ""
+        changed = f"  would relabel {entry['changed']:.1%}" if "changed" in entry else ""
         print(f"stage {entry['stage']}  epoch {entry['epoch'] + 1}  loss {entry['loss']:.4f}{changed}")

@@ -11,12 +11,14 @@ from selc.analysis.label_analysis import LabelAnalysis, by_evidence
 from selc.analysis.training_pass import before_memorising, by_training_pass
 from selc.errors import InputError
 from selc.losses.cross_entropy import checked_labels, log_softmax
-from selc.losses.seen import AT_ONCE, Seen, Tables, filled, stacked, unseen
+from selc.losses.seen import Seen, Tables, filled, stacked, unseen
 from selc.turning.decision import decide
 from selc.turning.evidence import Evidence
 from selc.turning.held_out import check_same_rows
 from selc.types import Pass
 from selc.world import current
+
+AT_ONCE = 2**19  # outputs of batches that wait for each other to be worked on in one call: 2 MB
 
 
 class Recorder:

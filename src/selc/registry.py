@@ -64,6 +64,10 @@ class Registry(Generic[T]):
         """The first line of the documentation."""
         return (inspect.getdoc(self[name]) or "").split("\n")[0]
 
+    def more(self, name: str) -> str:
+        """What the documentation says after its first line."""
+        return (inspect.getdoc(self[name]) or "").partition("\n")[2].strip("\n")
+
     def defaults(self, name: str) -> dict[str, Any]:
         """The options and their defaults."""
         return {k: p.default for k, p in keyword_options(self[name]).items() if p.default is not p.empty}

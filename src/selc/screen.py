@@ -17,6 +17,7 @@ from rich.progress import Progress as Bars
 from rich.table import Column
 from rich.text import Text
 
+from selc._io.terminal import folded
 from selc.analysis.words import decision_in_short
 from selc.callbacks import Callback, EpochRecord
 from selc.classifiers import is_classifier_name
@@ -123,7 +124,7 @@ class Screen(Callback):
             self._print(text)
 
     def _print(self, text: str) -> None:
-        self.console.print(text, highlight=False, soft_wrap=True, markup=False)
+        self.console.print(folded(text, self.console.file), highlight=False, soft_wrap=True, markup=False)
 
 
 @contextmanager
@@ -175,10 +176,7 @@ def show_data(bundle: Bundle) -> None:
     what = f"images of {size} pixels" if images else "rows of " + count(math.prod(bundle.shape), "feature")
     sets = [f"{name} set of {len(test.labels):,}" for name, test in bundle.tests.items()]
     beside = f"; {', '.join(sets)}" if sets else "; no test set"
-    print(
-        f"found {len(bundle.labels):,} {what}, labels of {count(len(bundle.classes), 'class')}{beside}",
-        file=sys.stderr,
-    )
+    _tell(f"found {len(bundle.labels):,} {what}, labels of {count(len(bundle.classes), 'class')}{beside}")
 
 
 def count(number: int, what: str) -> str:
@@ -190,7 +188,7 @@ def count(number: int, what: str) -> str:
 def show_notes(notes: Sequence[str]) -> None:
     """What was noticed about the data."""
     for note in notes:
-        print(f"note: {note}", file=sys.stderr)
+        _tell(f"note: {note}")
 
 
 def show_config(config: Config, folder: Path, data: str) -> None:
@@ -202,7 +200,8 @@ def show_config(config: Config, folder: Path, data: str) -> None:
     how = f"{plan.epochs} epochs, batch {plan.batch_size}, {plan.optimizer} lr {plan.lr:g} {plan.schedule}"
     if is_classifier_name(config.net.name):
         how = ", ".join(f"{key} {value}" for key, value in config.net.options.items()) or "settings of scikit-learn"
-    print(
-        f"{data}{noise}; {config.method.name} with {config.net.name}, {how}, seed {plan.seed} -> {folder}",
-        file=sys.stderr,
-    )
+    _tell(f"{data}{noise}; {config.method.name} with {config.net.name}, {how}, seed {plan.seed} -> {folder}")
+
+
+def _tell(text: str) -> None:
+    print(folded(text, sys.stderr), file=sys.stderr)

@@ -97,7 +97,7 @@ class TrainSet:
     inputs: Inputs
     labels: Labels
     rows: Tensor | None = None  # the rows to train on, in their original numbers; None = all
-    held: Tensor | None = None  # [N] booleans: labels that a person has verified, which nothing changes
+    verified: Tensor | None = None  # [N] booleans: labels that a person has verified, which nothing changes
     owned: Tensor | None = None  # sorted rows whose state this process holds; None = all, as in a single process
     groups: Tensor | None = None  # [N] rows of a group are never split: one is not judged by what another one taught
     time: Tensor | None = None  # [N] when each row was taken, in any unit: a stretch of it is judged by the others
@@ -124,18 +124,18 @@ class TrainSet:
 
     def relabel(self, labels: Tensor | Store) -> TrainSet:
         """The same inputs with another label table; verified labels stay."""
-        if self.held is not None and isinstance(labels, Store):
+        if self.verified is not None and isinstance(labels, Store):
             labels = self.with_verified(labels)
-        elif self.held is not None and isinstance(labels, Tensor):
-            labels = torch.where(self.held, self.labels.hard, labels.to(self.held.device))
+        elif self.verified is not None and isinstance(labels, Tensor):
+            labels = torch.where(self.verified, self.labels.hard, labels.to(self.verified.device))
         return replace(self, labels=Labels(labels, self.num_classes))
 
     def with_verified(self, belief: Store) -> Store:
         """What a method believes, with the labels that a person has verified in their rows."""
-        if self.held is None:
+        if self.verified is None:
             return belief
         result = copy.deepcopy(belief)  # it may be what the method goes on with
-        for rows in result.among_held(self.held.nonzero().flatten()).split(block_rows(self.num_classes)):
+        for rows in result.among_held(self.verified.nonzero().flatten()).split(block_rows(self.num_classes)):
             result.write(rows, self.labels.read(rows))
         return result
 
@@ -171,10 +171,10 @@ class TrainSet:
         return store
 
     def to(self, device: torch.device) -> TrainSet:
-        parts = (self.rows, self.held, self.owned)  # groups and times are only ever read where rows are dealt
-        rows, held, owned = (part if part is None else part.to(device) for part in parts)
+        parts = (self.rows, self.verified, self.owned)  # groups and times are only ever read where rows are dealt
+        rows, verified, owned = (part if part is None else part.to(device) for part in parts)
         inputs, labels = self.inputs.to(device), self.labels.to(device)
-        return replace(self, inputs=inputs, labels=labels, rows=rows, held=held, owned=owned)
+        return replace(self, inputs=inputs, labels=labels, rows=rows, verified=verified, owned=owned)
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def test_findings_are_columns_of_the_dataset(kind: str, tmp_path: Path) -> None:
 
     before, found = dataset(kind), analysis()
     after = with_findings(before, found)
-    assert after.column_names == ["a", "b", "c", "label", "given_label", "label_quality"]
+    assert after.column_names == ["a", "b", "c", "label", "given_label", "label_source", "label_quality"]
     assert after.features["label"] == after.features["given_label"] == before.features["label"]
     assert list(after["given_label"]) == list(before["label"])
     true = given()[0].tolist()
@@ -61,6 +61,8 @@ def test_findings_are_columns_of_the_dataset(kind: str, tmp_path: Path) -> None:
         k for k in range(N) if found.corrected[k] != true[k]
     ]
     assert list(after["label_quality"]) == pytest.approx(found.findings.quality.tolist())
+    same = [a == b for a, b in zip(before["label"], after["label"], strict=True)]
+    assert list(after["label_source"]) == ["given" if kept else "relabelled" for kept in same]
     after.save_to_disk(tmp_path / "cleaned")
     assert list(load_from_disk(tmp_path / "cleaned")["label"]) == list(after["label"])
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from selc.analysis import LabelAnalysis, Why, analyse
 from selc.analysis.findings import KEEP, RELABEL, REVIEW
-from selc.analysis.label_analysis import like, mean_probabilities, transitions
+from selc.analysis.label_analysis import judgements, like, mean_probabilities, transitions
+from selc.analysis.training_pass import by_training_pass, calmest
+from selc.losses.watcher import first_minimum, waited
 from selc.memory import Store
 from selc.turning import Decision, Evidence, Reason, TurningPoint, decide
-from selc.types import Outcome
+from selc.turning.decision import BEYOND
+from selc.types import Outcome, Pass
 from tests.helpers import random_labels, rng
 
 N, C, L = 1200, 4, 12
@@ -145,6 +150,30 @@ def test_after_a_fall_the_run_s_own_targets_are_a_second_witness() -> None:
     )
 
 
+@pytest.mark.parametrize(("errors", "counts"), [(-3.0, True), (0.5, True), (1.5, False)])
+def test_targets_may_contradict_as_many_labels_as_may_be_wrong_and_what_chance_adds(
+    errors: float, counts: bool
+) -> None:
+    """By a share that is so many standard errors, times that of one in twenty, above the end of the range."""
+    outcome, given, _ = made_up(0.2, 0.2)
+    alone = by_held_out_alone(outcome, given)
+    assert alone.noise_rate is not None
+    high = alone.noise_rate.high
+    share = high + errors * BEYOND * math.sqrt(high * (1 - high) / N)
+    other = torch.where(torch.arange(N) < round(share * N), (given + 1) % C, given)
+    found = analyse(with_target(outcome, nn.functional.one_hot(other, C).float()), given, C)
+    assert torch.equal(found.corrected, other if counts else alone.corrected)
+
+
+def test_two_networks_are_enough_for_targets_to_be_a_witness_of_every_row() -> None:
+    outcome, given, true = made_up(0.2, 0.2)
+    outcome = with_target(outcome, nn.functional.one_hot(true, C).float())
+    evidence, decision = turning(outcome)
+    five, two = (analyse(decided(outcome, replace(evidence, splits=k), decision), given, C) for k in (5, 2))
+    assert torch.equal(five.corrected, two.corrected)
+    assert not torch.equal(two.corrected, by_held_out_alone(outcome, given).corrected)
+
+
 def test_targets_that_contradict_more_labels_than_may_be_wrong_are_no_witness() -> None:
     outcome, given, _ = made_up(0.2, 0.2)
     other = torch.where(torch.arange(N) % 2 == 0, (given + 1) % C, given)
@@ -197,6 +226,17 @@ def test_a_person_has_the_last_word() -> None:
     assert bool((found.findings.quality[settled] == 1).all())
 
 
+def test_where_nothing_is_changed_it_says_whether_labels_are_clean_or_no_change_is_sure() -> None:
+    outcome, given, _ = made_up(0.1, 0.0)
+    found = analyse(outcome, given, C, settled=torch.ones(N, dtype=torch.bool))  # nothing is left to change
+    assert found.noise_rate is not None
+    assert found.noise_rate.estimate is not None
+    assert (found.why_unchanged, round(found.noise_rate.likely * N) > 0) == (Why.NOT_SURE, True)
+    outcome, given, _ = made_up(0.0, 0.0)
+    clean = analyse(outcome, given, C, settled=torch.ones(N, dtype=torch.bool))
+    assert clean.why_unchanged is Why.CLEAN
+
+
 def test_a_class_that_was_never_held_out_is_never_changed() -> None:
     outcome, given, _ = made_up(0.2, 0.1)
     rows = (given != 2).nonzero().flatten()
@@ -220,6 +260,17 @@ def test_held_out_rows_and_others_have_the_same_distribution_of_quality() -> Non
     assert float(among_worst.double().mean()) == pytest.approx(0.25, abs=0.12)
 
 
+@pytest.mark.parametrize(("reason", "looks"), [(Reason.FALL, 6), (Reason.NO_FALL, L)])
+def test_quality_is_half_of_networks_that_never_saw_a_row_and_half_of_others(reason: Reason, looks: int) -> None:
+    """Up to the look after the last good one, the fifth, where harm was seen; to the end, where none was."""
+    outcome, given, _ = made_up(0.2, 0.2)
+    evidence, decision = turning(outcome)
+    learnt = torch.rand(L, N, generator=rng(7))
+    known = decided(outcome, replace(evidence, learnt=learnt), replace(decision, reason=reason, last=4))
+    expected = (evidence.given[:looks].double().mean(dim=0) + learnt[:looks].double().mean(dim=0)) / 2
+    torch.testing.assert_close(analyse(known, given, C).findings.quality, expected)
+
+
 def test_a_network_that_has_learnt_nothing_leaves_every_label_and_says_why() -> None:
     outcome, given, _ = made_up(0.2, 0.2)
     evidence, decision = turning(outcome)
@@ -241,6 +292,34 @@ def test_a_method_without_evidence_hands_out_what_it_believes_for_review() -> No
     assert torch.equal(found.corrected, outcome.believed_labels)
     assert found.noise_rate is None
     assert set(found.findings.action.tolist()) == {KEEP, REVIEW}
+    assert found.why_unchanged is None
+    same = analyse(with_target(replace(outcome, decided=None), nn.functional.one_hot(given, C).float()), given, C)
+    assert (same.why_unchanged, bool(same.findings.is_issue.any())) == (Why.METHOD, False)
+
+
+def test_the_quality_of_a_label_is_its_mean_probability_over_the_epochs_in_which_it_came() -> None:
+    outcome, given, _ = made_up(0.2, 0.2)
+    losses = outcome.losses.clone()
+    losses[1:, 0] = torch.nan  # came once
+    losses[:, 1] = torch.nan  # never came: by its target
+    quality = analyse(replace(outcome, decided=None, losses=losses), given, C).findings.quality
+    assert float(quality[0]) == pytest.approx(math.exp(-float(losses[0, 0])), rel=1e-6)
+    assert float(quality[1]) == pytest.approx(float(outcome.target.full()[1, given[1]]), rel=1e-6)
+    assert float(quality[2]) == pytest.approx(math.exp(-float(losses[:, 2].double().mean())), rel=1e-6)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_an_analysis_comes_back_from_a_file_as_it_was(known: bool) -> None:
+    outcome, given, _ = made_up(0.2, 0.2)
+    found = analyse(outcome if known else replace(outcome, decided=None), given, C)
+    again = LabelAnalysis.of_saved(found.as_dict(), found.findings, found.corrected)
+    assert (again.noise_rate, again.decision, again.why_unchanged) == (
+        found.noise_rate,
+        found.decision,
+        found.why_unchanged,
+    )
+    assert (again.noise_rate is not None) == known
+    assert torch.equal(again.transition_matrix, found.transition_matrix)
 
 
 def test_the_matrix_is_that_of_the_labels() -> None:
@@ -263,6 +342,92 @@ def test_values_are_moved_to_another_distribution_and_keep_their_order() -> None
     assert float(moved.mean()) == pytest.approx(float(others.mean()), abs=0.1)
     assert float(moved.std()) == pytest.approx(float(others.std()), rel=0.1)
     torch.testing.assert_close(like(others, others), others)
+
+
+@pytest.mark.parametrize(("count", "many"), [(50, 400), (400, 50), (7, 7), (1, 5), (1, 4), (3, 1)])
+def test_the_value_of_a_rank_is_the_quantile_of_that_rank_among_the_others(count: int, many: int) -> None:
+    """Ranks stand in the middle of their share, as in Hazen's quantiles."""
+    values, others = torch.rand(count, generator=rng(0)).double(), torch.randn(many, generator=rng(1)).double()
+    wanted = np.quantile(others.numpy(), (np.arange(count) + 0.5) / count, method="hazen")
+    np.testing.assert_allclose(like(values, others).sort().values, wanted, atol=1e-12)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_of_each_look_two_probabilities_are_known_and_the_other_classes_share_the_rest(classes: int) -> None:
+    labels = random_labels(6, classes, seed=0)
+    p = (2 * torch.randn(4, 6, classes, generator=rng(1)).double()).softmax(dim=2)
+    confidences, predictions = p.max(dim=2)
+    given = p[:, torch.arange(6), labels]
+    found = mean_probabilities(predictions, confidences, given, labels, range(1, 4), classes)
+    for row in range(6):
+        wanted = np.zeros(classes)
+        for look in range(1, 4):
+            told = {int(predictions[look, row]): float(confidences[look, row])}
+            told[int(labels[row])] = float(given[look, row])
+            others = classes - len(told)
+            wanted += [told.get(k, (1 - sum(told.values())) / max(others, 1)) / 3 for k in range(classes)]
+        np.testing.assert_allclose(found[row], wanted, atol=1e-12)
+
+
+def test_a_row_that_was_trained_on_is_judged_by_the_epochs_that_begin_after_the_start() -> None:
+    """Looks twice an epoch: the start after one and a half, so the third epoch is the first that lies behind it."""
+    held = torch.arange(0, N, 2)
+    outcome, given, _ = made_up(0.2, 0.2, held)
+    evidence, decision = turning(outcome)
+    evidence = replace(evidence, looks_per_epoch=2)
+    decision = replace(decision, first=2, start=1.5, best=2.5, last=6)
+    seen = Pass(outcome.losses, outcome.predictions, outcome.confidences, outcome.beliefs)
+    found = judgements(evidence, decision, seen, given)
+    rows = torch.arange(1, N, 2)
+    assert torch.equal(found.predicted[rows], seen.predictions[2, rows])
+    looks = range(1, 6)  # those of the start to those of the best, each with its neighbours
+    held_out = (evidence.predictions, evidence.confidences, evidence.given, evidence.labels)
+    torch.testing.assert_close(found.held_probabilities, mean_probabilities(*held_out, looks, C))
+    assert not torch.equal(seen.predictions[1, rows], seen.predictions[2, rows])
+
+
+def test_a_row_that_was_never_trained_on_has_the_quality_that_held_out_looks_give_it() -> None:
+    held = torch.arange(0, N, 3)
+    outcome, given, _ = made_up(0.2, 0.2, held)
+    evidence, decision = turning(outcome)
+    predictions, losses = outcome.predictions.clone(), outcome.losses.clone()
+    predictions[:, held], losses[:, held] = -1, torch.nan
+    seen = Pass(losses, predictions, outcome.confidences, outcome.beliefs)
+    found = judgements(evidence, decision, seen, given)
+    torch.testing.assert_close(found.quality[held], evidence.given[: decision.last + 2].double().mean(dim=0))
+
+
+def test_the_training_pass_alone_ranks_labels_and_changes_none() -> None:
+    outcome, given, _ = made_up(0.2, 0.2)
+    seen = Pass(outcome.losses, outcome.predictions, outcome.confidences, outcome.beliefs)
+    found, end = by_training_pass(seen, given, C), calmest(seen.predictions)
+    assert torch.equal(found.findings.predicted, seen.predictions[-1])
+    assert torch.equal(found.corrected, given)
+    torch.testing.assert_close(found.findings.quality, seen.losses[:end].double().neg().exp().mean(dim=0))
+    assert found.noise_rate is not None
+    assert (found.noise_rate.low, found.noise_rate.estimate) == (0.0, None)
+    once = (seen.predictions[max(end - 3, 0) : end] != given).any(dim=0).double().mean()
+    assert float(once) <= found.noise_rate.high < 0.5  # and not to those that were agreed with
+    rate, suggested = found.noise_rate, found.findings.suggested != given
+    assert int((found.findings.action == REVIEW).sum()) <= (rate.likely + rate.high) / 2 * N + 1
+    assert bool((found.findings.confidence[suggested] <= 0.5).all())  # as likely hard as wrong
+    worst = found.findings.quality.argsort()[: int(found.noise_rate.likely * N)]
+    told = (found.findings.suggested != given)[worst]
+    assert torch.equal(found.findings.action[worst] == REVIEW, told)
+    assert bool(told.any())
+
+
+def test_predictions_are_calmest_at_the_first_minimum_of_their_changes() -> None:
+    """So many of twenty samples change from each epoch to the next."""
+    moves = [12, 8, 4, 2, 2, 4, 8, 12, 12, 12, 12]
+    predictions = torch.zeros(12, 20, dtype=torch.long)
+    for epoch, count in enumerate(moves, start=1):
+        predictions[epoch] = predictions[epoch - 1]
+        predictions[epoch, :count] += 1
+    turn = first_minimum([count / 20 for count in moves], waited(12))
+    assert turn is not None
+    assert calmest(predictions) == turn.peak == 5
+    assert calmest(predictions[:5]) == 5  # it never changed more again: all of them
 
 
 class Another:

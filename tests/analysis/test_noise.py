@@ -160,7 +160,7 @@ def test_a_handful_of_rows_is_no_error(rows: int) -> None:
     assert 0 <= noise.rate.low <= noise.rate.likely <= noise.rate.high <= 0.5
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 3, *exhaustive(1, 2, 4, 5)])
 @pytest.mark.parametrize("spread", [1.0, 4.0])
 def test_the_fit_is_as_good_as_that_of_another_optimizer(seed: int, spread: float) -> None:
     """Of a and log b with b at least 1, for some shares of wrong labels; where few rows are contradicted, b is often at

@@ -168,9 +168,9 @@ class _Together(World):
 
     def gather(self, rows: Tensor) -> list[Tensor]:
         self.table[self.rank] = rows
-        self.meeting.wait(timeout=60)
+        self.meeting.wait(timeout=300)
         gathered = list(self.table)
-        self.meeting.wait(timeout=60)
+        self.meeting.wait(timeout=300)
         return gathered
 
     def gather_rows(self, index: Tensor, rows: Tensor, total: int) -> Tensor:

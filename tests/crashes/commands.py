@@ -23,12 +23,14 @@ from selc.bench.runner import Machine, Places, look
 from selc.cli import app
 from selc.encoders import embed_file
 from selc.errors import SelcError
+from selc.training.checkpoints import slips
 from tests.bench.miniature import cell
 from tests.own_data.miniature import folder as folder_of_images
 
 selc = typer.main.get_command(app)  # made once, not in each process
 STRIDES = {"kill": 1, "torn": 3, "power": 5, "full": 5}  # tried at every so many operations
 SPARSE = {"kill": 7, "torn": 13, "power": 29, "full": 29}
+WAITS = 60.0  # seconds for files of the other process, which may have ended; a user's run waits ten minutes
 # Several trainings that are alike, with hundreds of operations; and two processes, of which one waits for the other.
 LONG = ("train selc, five splits", "train selc, a step back", "train selc, two processes", "bench")
 NAMES = (
@@ -95,6 +97,7 @@ def in_two(run: Callable[[], None]) -> None:
     rank = 0 if other else 1
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": str(rank), "LOCAL_RANK": str(rank)}
     os.environ |= {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    slips.PATIENCE = WAITS
     code: object = 1
     try:
         run()

@@ -62,7 +62,7 @@ class Harness:
         gc.freeze()  # so that collecting garbage does not copy the memory that processes share
         for thread in threading.enumerate():
             if thread is not threading.current_thread():
-                thread.join(10)  # on its way out
+                thread.join(60)  # on its way out
         assert threading.active_count() == 1, f"to fork, there must be one thread; got {threading.enumerate()}"
 
     def whole(self) -> tuple[list[str], dict[str, Any]]:

@@ -34,16 +34,11 @@ def broken_off(name: str, folder: Path, strides: dict[str, int]) -> dict[str, An
 
 
 @pytest.mark.exhaustive
-def test_a_training_is_broken_off_at_some_operations_and_ends_with_the_same_bits(tmp_path: Path) -> None:
-    tally = broken_off(NAMES[0], tmp_path, {"kill": 151, "torn": 151, "power": 311, "full": 311})
-    assert tally["operations"] > 100
-
-
-@pytest.mark.exhaustive
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_command_is_broken_off_at_every_operation_and_ends_with_the_same_bits(tmp_path: Path, name: str) -> None:
-    broken_off(name, tmp_path, strides_of(name))
+    tally = broken_off(name, tmp_path, strides_of(name))
+    assert tally["operations"] > (100 if name.startswith("train") else 5)
 
 
 def test_every_command_is_tried(tmp_path: Path) -> None:

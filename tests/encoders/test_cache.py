@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from selc.data.preprocess.preprocessor import Preprocessor
+from selc.data.preprocess.preprocessor import Transform
 from selc.data.preprocess.text_column import TextColumn
 from selc.data.sources.image_folder import folder as load
 from selc.encoders import Encoding, encode
@@ -83,17 +83,17 @@ def test_the_mirror_image_counts_as_much_as_the_image(encoder: str, cache: Path,
 
 
 def test_preprocessors_come_back_from_their_state(encoder: str, cache: Path, photographs: Path) -> None:
-    """The contract of a `Preprocessor`: state and arrays make it again, and it gives the same rows."""
+    """The contract of a `Transform`: state and arrays make it again, and it gives the same rows."""
     texts = np.array(["a red house", "a blue house", "the red boat", "the blue boat"] * 5, dtype=object)
     column, _ = TextColumn.learnt("text", texts)
     inputs = load(path=str(photographs)).inputs
     made = encoding(photographs, encoder, None)
-    pairs: list[tuple[Preprocessor, Preprocessor, Any]] = [
+    pairs: list[tuple[Transform, Transform, Any]] = [
         (column, TextColumn.from_state(column.state(), column.arrays()), texts),
         (made, Encoding.from_state(made.state(), made.arrays()), inputs),
     ]
     for preprocessor, again, items in pairs:
-        assert isinstance(preprocessor, Preprocessor)
+        assert isinstance(preprocessor, Transform)
         assert np.array_equal(preprocessor.apply(items), again.apply(items))
 
 

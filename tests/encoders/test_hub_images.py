@@ -37,5 +37,5 @@ def test_images_are_seen_through_the_encoder_unless_a_network_is_given(
 
 
 def test_an_encoder_is_for_images_of_such_datasets() -> None:
-    with pytest.raises(ConfigError, match="encoder is for the images of a Hugging Face dataset; got x of type list"):
+    with pytest.raises(ConfigError, match="images of a Hugging Face dataset; got x of type list"):
         selc.fit([[1.0], [2.0]], [0, 1], encoder="efficientnet-lite0")

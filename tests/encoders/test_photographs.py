@@ -192,7 +192,7 @@ def test_the_inputs_of_a_run_are_scaled_features(encoder: str, cache: Path, phot
     x = inputs.x.numpy()
     np.testing.assert_allclose(x.mean(axis=0), 0, atol=1e-5)
     np.testing.assert_allclose(x.std(axis=0), 1, atol=1e-4)
-    red = x[:, 0] * inputs.scale.std[0] + inputs.scale.mean[0]
+    red = x[:, 0] * inputs.how.scale.std[0] + inputs.how.scale.mean[0]
     expected = [picture(name, number, (40, 60))[..., 0].mean() / 255 for name in COLOURS for number in range(12)]
     np.testing.assert_allclose(red, expected, atol=0.01)
 

@@ -30,7 +30,7 @@ from selc.errors import SelcError
 from tests.fuzz.kinds import KINDS, Kind, Seed
 
 SECONDS = 5.0  # of processor time for a case
-PATIENCE = 60.0  # of the clock, after which a process that says nothing is ended: it may wait for what never comes
+PATIENCE = 300.0  # of the clock, after which a process that says nothing is ended: it may wait for what never comes
 MEMORY = 1 << 30  # bytes that a case may take above what the process had before
 GUARD = 3 << 30  # bytes of address space above the same, which protect the machine
 BATCH = 200  # cases of one process

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -45,3 +47,37 @@ def test_free_memory_is_less_than_there_is() -> None:
 
     assert 0 < free_bytes() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     assert free_bytes(torch.device("cpu")) > 0
+
+
+@pytest.mark.parametrize(
+    ("limit", "processes", "free"),
+    [("max", 1, 2000 * 1024), ("1500000", 1, 1_100_000), ("900000000", 1, 2000 * 1024), ("1500000", 4, 275_000)],
+)
+def test_free_is_what_machine_and_container_leave_to_each_process(
+    limit: str, processes: int, free: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux tells kilobytes of the machine, and bytes of the container: a limit, or the word max, and what is used."""
+    for name, text in {
+        "proc/meminfo": "MemTotal: 9000 kB\nMemAvailable:    2000 kB\n",
+        "sys/fs/cgroup/memory.max": f"{limit}\n",
+        "sys/fs/cgroup/memory.current": "400000\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr("selc.memory.choice.Path", lambda path: tmp_path / path.lstrip("/"))
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(processes))
+    assert free_bytes() == free
+
+
+def test_where_the_machine_does_not_say_what_is_free_it_is_half_of_what_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("selc.memory.choice.Path", lambda path: tmp_path / path.lstrip("/"))
+    monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1000}.__getitem__, raising=False)
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    assert free_bytes() == 4096 * 1000 / 2
+
+
+@pytest.mark.parametrize(("rows", "size"), [(250_000, "0.1 GB"), (249_000, "99.6 MB")])
+def test_a_tenth_of_a_gigabyte_is_told_in_gigabytes(rows: int, size: str) -> None:
+    assert f"{rows:,} x 100 numbers are {size} per table" in choose_form(rows, 100, GB)[1]

@@ -171,11 +171,11 @@ def test_it_believes_the_label_by_how_likely_it_is_right_and_the_networks_else()
 
 
 def test_a_verified_label_is_right_and_rows_that_are_left_out_do_not_take_part_in_the_fit() -> None:
-    held = torch.zeros(N, dtype=torch.bool)
-    held[3] = True
+    verified = torch.zeros(N, dtype=torch.bool)
+    verified[3] = True
     method, rows = DivideMix(warm_up=1), torch.arange(N - 2)
     given = data()
-    ready(method, replace(given, held=held, rows=rows), epochs=10)
+    ready(method, replace(given, verified=verified, rows=rows), epochs=10)
     outputs = 2 * torch.randn(2, N, C, generator=rng(4))
     method.end_epoch(0, seeing(outputs))
     found = method.right.full()

@@ -14,7 +14,7 @@ from selc.data import ArrayInputs
 from selc.errors import ConfigError
 from selc.methods import CE
 from selc.methods import judge as judging
-from selc.methods.judge import Judged, check_rate, judge, known_rate
+from selc.methods.judge import Judged, Learnt, check_rate, judge, known_rate
 from selc.turning import Reason
 from selc.types import EvalSet, Labels, Pass, TrainSet
 from tests.helpers import random_labels, random_targets, rng, train_set
@@ -80,6 +80,24 @@ def test_the_evidence_has_the_rows_in_their_order_with_what_was_predicted_of_eac
     assert (evidence.looks, evidence.splits, evidence.num_classes) == (12, 5, C)
 
 
+def test_what_was_learnt_of_a_label_is_a_mean_over_the_networks_that_were_trained_on_it() -> None:
+    learnt, nan = Learnt(), torch.nan
+    learnt.add(-torch.tensor([[0.5, 0.2, nan], [0.9, 0.4, nan]]).log())
+    learnt.add(-torch.tensor([[0.7, nan, 0.3], [0.5, nan, 0.1]]).log())
+    torch.testing.assert_close(learnt.mean(), torch.tensor([[0.6, 0.2, 0.3], [0.7, 0.4, 0.1]]))
+
+
+def test_the_evidence_has_what_was_learnt_of_each_row() -> None:
+    data = many()
+    found, asked = judged(data)
+    assert found.evidence is not None
+    assert found.evidence.learnt is not None
+    passes = [outcome(random_targets(ROWS, C, seed=number)).losses for number in range(5)]
+    expected = torch.stack(passes).neg().exp().nanmean(dim=0)
+    torch.testing.assert_close(found.evidence.learnt, expected, equal_nan=True)
+    assert len(asked) == 5
+
+
 def test_only_rows_that_are_trained_on_are_held_out() -> None:
     rows = torch.arange(0, ROWS, 2)
     asked = judged(replace(many(), rows=rows))[1]
@@ -91,12 +109,12 @@ def test_only_rows_that_are_trained_on_are_held_out() -> None:
 
 def test_verified_rows_are_always_trained_on_and_never_held_out() -> None:
     verified = torch.rand(ROWS, generator=rng(3)) < 0.2
-    found, asked = judged(replace(many(), held=verified))
+    found, asked = judged(replace(many(), verified=verified))
     assert torch.cat([held_in(a) for a in asked]).sort().values.tolist() == (~verified).nonzero().flatten().tolist()
     for a in asked:
         assert a.data.rows is not None
         assert set(verified.nonzero().flatten().tolist()) <= set(a.data.rows.tolist())
-        assert a.data.held is verified
+        assert a.data.verified is verified
     assert found.evidence is not None
 
 

@@ -13,8 +13,8 @@ import torch
 from PIL import Image
 
 from selc.data import ImageInputs
+from selc.data.preprocess.imagery import Reading, size_for
 from selc.data.sources.image_folder import folder as load
-from selc.data.sources.image_set import Reading, size_for
 from selc.data.sources.recognise import check_outside
 from selc.errors import ConfigError, InputError, RunFolderError
 from selc.runs import Config, execute, resume

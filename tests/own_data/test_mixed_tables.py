@@ -73,7 +73,7 @@ def test_rows_become_what_sklearns_transformers_make_of_them(tmp_path: Path) -> 
         path=str(write_csv(tmp_path / "t.csv", NAMES, train)), test=str(write_csv(tmp_path / "v.csv", NAMES, test))
     )
     made = features(bundle.inputs)
-    assert made.columns == (
+    assert made.how.columns == (
         "size",
         "smokes",
         "weight",
@@ -113,16 +113,16 @@ def test_parquet_and_csv_give_the_same(tmp_path: Path) -> None:
     columns["city"] = [city or None for city in columns["city"]]
     pq.write_table(pa.table(columns), tmp_path / "t.parquet")
     first, other = (features(table(path=str(tmp_path / f"t.{kind}")).inputs) for kind in ("csv", "parquet"))
-    assert first.columns == other.columns
+    assert first.how.columns == other.how.columns
     np.testing.assert_allclose(first.x.numpy(), other.x.numpy(), atol=1e-6)
 
 
 def test_what_was_learnt_is_json_and_makes_the_same_of_new_rows(tmp_path: Path) -> None:
     made = features(table(path=str(write_csv(tmp_path / "t.csv", NAMES, people()))).inputs)
-    state = made.state()
+    state = made.how.state()
     assert state["kind"] == "table"
     again = Coding.from_state(json.loads(json.dumps(state["coding"])), {})
-    assert again == made.coding
+    assert again == made.how.coding
     cells = {
         "size": np.array([np.nan, 180.0]),
         "smokes": np.array([1.0, 0.0]),
@@ -145,7 +145,7 @@ def test_the_user_is_told_what_became_of_such_columns(tmp_path: Path) -> None:
 def test_a_column_of_which_every_level_is_rare_still_counts(tmp_path: Path) -> None:
     rows: Rows = [[k, "abcdefgh"[k] if k < 8 else "", ("x", "y")[k % 2]] for k in range(30)]
     made = features(table(path=str(write_csv(tmp_path / "t.csv", ["a", "b", "label"], rows))).inputs)
-    assert made.columns == ("a", "b=(missing)", "b=(rare)")
+    assert made.how.columns == ("a", "b=(missing)", "b=(rare)")
     coding, _ = Coding.learnt({"b": np.array(["u", "v", "w"])})
     assert coding.apply({"b": np.array(["u", "new"])}).tolist() == [[1.0], [1.0]]
 
@@ -158,7 +158,7 @@ def test_how_rare_is_rare_grows_with_the_table() -> None:
 def test_the_usual_marks_of_a_gap_leave_a_column_of_numbers_one(tmp_path: Path, gap: str) -> None:
     rows: Rows = [[gap if k == 4 else k, ("x", "y")[k % 2]] for k in range(12)]
     made = features(table(path=str(write_csv(tmp_path / "t.csv", ["a", "label"], rows))).inputs)
-    assert made.columns == ("a", "a is missing")
+    assert made.how.columns == ("a", "a is missing")
     assert made.x[:, 1].tolist() == [float(k == 4) for k in range(12)]
 
 
@@ -193,7 +193,7 @@ def test_one_spoilt_cell_among_measurements_is_an_error_and_a_few_codes_are_a_ca
     text = sentence(write_csv(tmp_path / "t.csv", ["a", "label"], rows))
     assert text.startswith("column 'a' must be numeric; got 'oops' in line 35 of t.csv")
     codes: Rows = [[("1", "2", "X")[k % 3], ("x", "y")[k % 2]] for k in range(60)]
-    assert features(table(path=str(write_csv(tmp_path / "c.csv", ["a", "label"], codes))).inputs).columns == (
+    assert features(table(path=str(write_csv(tmp_path / "c.csv", ["a", "label"], codes))).inputs).how.columns == (
         "a=1",
         "a=2",
         "a=X",

@@ -140,7 +140,7 @@ BYTES = np.zeros((12, 8, 8, 8), dtype=np.uint8)
         ({"x": X, "y": LABELS[:5]}, r"y of .* must have one value for each of the 12 rows; got shape \(5,\)"),
         ({"x": X, "y": LABELS, "ids": LABELS[:5]}, "ids of .* one value for each of the 12 rows"),
         ({"x": X, "y": LABELS, "x_test": X}, "must hold the array 'y_test'"),
-        ({"x": X, "y": LABELS, "x_test": X[:, :1], "y_test": LABELS}, r"x_test must hold rows like those of x, \[2\]"),
+        ({"x": X, "y": LABELS, "x_test": X[:, :1], "y_test": LABELS}, r"x_test must hold inputs of shape \[2\]"),
         ({"x": X, "y": LABELS, "classes": np.array(["a", "b"])}, "known classes, such as 'a', 'b'; got '2' in 4 of 12"),
         ({"x": X, "y": LABELS * 0}, "at least two classes; got only '0'"),
         ({"x": X, "y": LABELS, "x_test": X, "y_test": LABELS + 1}, "labels of y_test must be known .*got '3'"),

@@ -22,6 +22,7 @@ from selc.data.image_cache.decode import FilePixels, equal_rows, image_pixels
 from selc.data.inputs.images import Pixels
 from selc.errors import InputError
 from tests.own_data.miniature import encoded, folder, in_order, picture
+from tests.tiers import exhaustive
 
 SIZE = (10, 10)
 
@@ -34,7 +35,7 @@ def everything(pixels: Pixels, batch: int = 5) -> torch.Tensor:
     return torch.cat(list(pixels.stream(list(torch.arange(len(pixels)).split(batch)))))
 
 
-@pytest.mark.parametrize("workers", [0, 1, 3])
+@pytest.mark.parametrize("workers", [0, 1, *exhaustive(3)])
 @pytest.mark.parametrize("cached", [True, False])
 def test_pixels_are_those_of_the_files_in_their_order(tmp_path: Path, cache: Path, workers: int, cached: bool) -> None:
     files = files_of(folder(tmp_path / "data"))
@@ -328,7 +329,7 @@ def test_workers_end_with_their_pool(tmp_path: Path) -> None:
     stream.close()  # type: ignore[attr-defined]
     del pixels, stream
     for process in processes:
-        assert process.wait(10) is not None
+        assert process.wait(120) is not None
 
 
 def test_few_images_need_no_process_and_many_use_the_processors() -> None:

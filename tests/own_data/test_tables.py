@@ -52,7 +52,7 @@ def test_separators_and_a_mark_at_the_beginning_make_no_difference(tmp_path: Pat
     assert bundle.ids is not None
     assert list(bundle.ids) == [str(k) for k in range(30)]
     assert isinstance(bundle.inputs, FeatureInputs)
-    assert bundle.inputs.columns == tuple(COLUMNS[:-1])
+    assert bundle.inputs.how.columns == tuple(COLUMNS[:-1])
 
 
 def test_parquet_is_read_like_csv(tmp_path: Path) -> None:
@@ -130,8 +130,8 @@ def test_test_rows_are_scaled_by_the_training_rows_and_columns_found_by_name(tmp
     assert bundle.val is not None
     assert torch.equal(bundle.val.labels, bundle.tests["test"].labels)
     assert isinstance(bundle.inputs, FeatureInputs)
-    np.testing.assert_allclose(bundle.inputs.scale.mean, train.mean(0))
-    np.testing.assert_allclose(bundle.inputs.scale.std, train.std(0))
+    np.testing.assert_allclose(bundle.inputs.how.scale.mean, train.mean(0))
+    np.testing.assert_allclose(bundle.inputs.how.scale.std, train.std(0))
 
 
 def test_a_test_table_may_call_its_labels_otherwise(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_quoted_cells_spaces_and_empty_lines_are_read_as_they_are_meant(tmp_path
     bundle = table(path=str(tmp_path / "t.csv"))
     assert bundle.classes == ("x, y", "z")
     assert isinstance(bundle.inputs, FeatureInputs)
-    assert bundle.inputs.columns == ('a "one"',)
+    assert bundle.inputs.how.columns == ('a "one"',)
     x = np.array([1, 25, -3, 4])
     np.testing.assert_allclose(features(bundle.inputs)[:, 0], (x - x.mean()) / x.std(), atol=1e-6)
 

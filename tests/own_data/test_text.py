@@ -44,8 +44,8 @@ def sentence(path: Path, **options: Any) -> str:
 
 def coded(inputs: object) -> tuple[FeatureInputs, Coding]:
     assert isinstance(inputs, FeatureInputs)
-    assert inputs.coding is not None
-    return inputs, inputs.coding
+    assert inputs.how.coding is not None
+    return inputs, inputs.how.coding
 
 
 def test_features_are_the_singular_vectors_of_sklearns_tf_idf() -> None:
@@ -92,7 +92,7 @@ def test_texts_that_say_the_same_twice_do_not_blow_up_rounding() -> None:
 def test_what_was_learnt_is_json_and_arrays_and_makes_the_same_of_new_rows(tmp_path: Path) -> None:
     bundle = table(path=str(write_reviews(tmp_path / "t.csv")))
     inputs, coding = coded(bundle.inputs)
-    state = inputs.state()
+    state = inputs.how.state()
     again = Coding.from_state(json.loads(json.dumps(state["coding"])), state["arrays"])
     cells: Cells = {
         "review": documents(reviews(8, seed=1)[0]),
@@ -107,7 +107,7 @@ def test_a_table_uses_text_numbers_and_categories_together(tmp_path: Path) -> No
     inputs, coding = coded(bundle.inputs)
     assert coding.inputs == ("minutes", "place", "review")
     assert inputs.x.shape == (60, 1 + 2 + 15)
-    assert inputs.columns[:4] == ("minutes", "place=cinema", "place=home", "review 1")
+    assert inputs.how.columns[:4] == ("minutes", "place=cinema", "place=home", "review 1")
     assert len(bundle.tests["test"].labels) == 10
     assert "column 'review' is free text: 15 features from its words and characters" in bundle.notes[0]
     np.testing.assert_allclose(inputs.x[:, 3:].var(dim=0, correction=0).mean(), 1, atol=1e-4)

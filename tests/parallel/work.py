@@ -1,15 +1,17 @@
 """What the processes of the tests in this folder do: small trainings, in one process or in several.
 
-``python -m tests.parallel.work TASKS FOLDER RANK SIZE`` is one of SIZE processes; they meet by a file in FOLDER. What
-comes out of a task is written to FOLDER. Trainings that are compared to the last digits are in float64: how far two
-orders of a sum drift apart in float32 depends on the processor.
+``python -m tests.parallel.work TASKS FOLDER SIZE`` is SIZE processes; they meet by a file in FOLDER. What comes out of
+a task is written to FOLDER. Trainings that are compared to the last digits are in float64: how far two orders of a sum
+drift apart in float32 depends on the processor.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -423,15 +425,47 @@ def dealt(samples: int, epoch: int, uneven: bool) -> list[list[Tensor]]:
     return [list(parts) for parts in zip(*rows, strict=True)]
 
 
-def main(tasks: str, folder: Path, rank: int, size: int) -> None:
+def tasks(names: str, folder: Path) -> None:
     torch.set_num_threads(1)
-    if size > 1:
-        dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=size)
-    for task in tasks.split(","):
-        TASKS[task](folder)
-    if size > 1:
-        current().barrier()
-        dist.destroy_process_group()
+    for name in names.split(","):
+        TASKS[name](folder)
+
+
+def one_of(size: int, rank: int, names: str, folder: Path) -> None:
+    """The tasks as one of several processes."""
+    with (folder / f"log-{rank}").open("w") as log:
+        os.dup2(log.fileno(), sys.stderr.fileno())
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=size)
+    tasks(names, folder)
+    current().barrier()
+    dist.destroy_process_group()
+
+
+def main(names: str, folder: Path, size: int) -> int:
+    """Imported once: the other processes are forked from this one. One that fails ends those that wait for it."""
+    ranks = {}
+    for rank in range(size):
+        if (pid := os.fork()) == 0:
+            code = 1
+            try:
+                one_of(size, rank, names, folder)
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)  # a thread of torch's backend now and then aborts a process that ends as usual
+        ranks[pid] = rank
+    failed = 0
+    while ranks:
+        pid, status = os.wait()
+        del ranks[pid]
+        if status and not failed:
+            failed = 1
+            for other in ranks:
+                os.kill(other, signal.SIGTERM)
+    return failed
 
 
 QUICKLY = (messages, few, automatic, tables, engines, batch_norm, refused, own_loop, recorder)
@@ -439,6 +473,4 @@ LATER = (single, blurred, others, sharded, own_loops)
 TASKS = {task.__name__: task for task in (*QUICKLY, *LATER)}
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
-    sys.stdout.flush()
-    os._exit(0)  # a thread of torch's backend now and then aborts a process that ends as usual
+    sys.exit(main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])))

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from selc.turning import Decision, Reason, decide
+from selc.turning import Decision, Evidence, Reason, decide
 from selc.turning.decision import CHANCE, alpha_for, better_than_chance, fallen, worse
 from tests.helpers import random_labels, rng
 from tests.turning.made_up import evidence, learning
@@ -57,6 +57,52 @@ def test_where_nothing_falls_a_fall_is_claimed_in_one_training_of_twenty_at_most
 def test_the_fall_that_is_there_is_measured_without_bias_by_the_choice_of_the_maximum() -> None:
     flat = [fallen(evidence(learning(40, 200, 0.8), random_labels(200, 2, s), 2, seed=10 * s))[0] for s in range(60)]
     assert abs(sum(flat) / len(flat)) < 0.005
+
+
+def test_a_fall_is_measured_on_rows_that_its_best_look_was_not_found_on() -> None:
+    """Each half of the rows has a peak at looks of its own, at which the other half is predicted as at the end."""
+    labels, even = torch.arange(80) // 2 % 2, torch.arange(80) % 2 == 0
+    right = (torch.arange(80) < 40).expand(12, 80).clone()
+    right[2:5, even] = right[7:10, ~even] = True
+    sure = torch.full((12, 80), 0.8)
+    seen = Evidence(labels, torch.where(right, labels, 1 - labels), sure, sure, 2, 1)
+    assert seen.behind(11, 3, even)[0] == seen.behind(11, 8, ~even)[0] == 0.5
+    assert fallen(seen)[0] == 0
+
+
+def test_the_error_of_a_fall_is_how_much_falls_differ_from_training_to_training() -> None:
+    """Within a half: of 60 trainings a deviation is known to a tenth, and the error of each is itself estimated."""
+    found = [fallen(evidence(learning(40, 200, 0.8), random_labels(200, 2, s), 2, seed=10 * s)) for s in range(60)]
+    falls, errors = torch.tensor(found).T
+    assert float(errors.mean()) == pytest.approx(float(falls.std()), rel=0.5)
+
+
+def in_two_steps(rows: int, first: int, then: int, looks_per_epoch: int = 1) -> Evidence:
+    """Twenty looks: the first ten name so many of the labels, the others so many."""
+    labels = torch.arange(rows) % 2
+    right = torch.tensor([first] * 10 + [then] * 10)[:, None] > torch.randperm(rows, generator=rng(0))
+    sure = torch.full((20, rows), 0.8)
+    return Evidence(labels, torch.where(right, labels, 1 - labels), sure, sure, 2, 1, looks_per_epoch=looks_per_epoch)
+
+
+def test_a_look_that_is_more_than_a_point_behind_is_not_as_good_however_few_the_rows() -> None:
+    seen = in_two_steps(24, 20, 21)
+    behind, error = seen.behind(2, 15)
+    assert 0.01 < behind <= error
+    assert decide(seen, 20).start == 12  # epochs: the first mean over three looks that has only later ones
+
+
+def test_a_start_may_lie_within_the_first_epoch_and_not_before_the_earliest() -> None:
+    seen = in_two_steps(400, 300, 300, looks_per_epoch=4)
+    assert decide(seen, 5).start == 0.25
+    assert [decide(seen, 5, earliest=clock).start for clock in (0.25, 0.3, 2.0)] == [0.25, 0.5, 2.0]
+    assert decide(seen, 5, earliest=2.0).last == decide(seen, 5).last == 19
+
+
+def test_of_nothing_held_out_nothing_is_claimed() -> None:
+    none = Decision.too_few()
+    assert (none.start, none.reason, none.can_see) == (None, Reason.TOO_FEW, False)
+    assert none.best == none.accuracy == none.fall == none.fall_error == none.alpha == none.first == none.last == 0
 
 
 def test_few_rows_see_little_and_say_so() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -72,3 +73,19 @@ def test_evidence_comes_back_from_a_file_as_it_was() -> None:
 
 def test_a_clock_counts_the_epochs_before_a_look() -> None:
     assert [SEEN.clock(look) for look in (0, 6)] == [1.0, 7.0]
+
+
+def test_a_clock_counts_epochs_where_there_are_several_looks_in_each() -> None:
+    often = replace(SEEN, looks_per_epoch=2)
+    assert [often.clock(look) for look in range(4)] == [0.5, 1.0, 1.5, 2.0]
+    assert [often.look_at(often.clock(look)) for look in range(7)] == list(range(7))
+
+
+def test_a_class_can_be_judged_if_one_row_of_it_was_held_out() -> None:
+    seen = evidence(learning(3, 4, 0.9), torch.tensor([0, 2, 2, 2]), 4)
+    assert seen.classes.tolist() == [True, False, True, False]
+
+
+def test_around_a_look_are_its_neighbours() -> None:
+    for look, near in ((0, [0, 1]), (3, [2, 3, 4]), (6, [5, 6])):
+        assert torch.equal(SEEN.around(look), SEEN.predictions[near])

@@ -88,3 +88,9 @@ def test_no_losses_at_all_is_an_error() -> None:
 def test_fitting_what_is_not_in_0_to_1_is_an_error(losses: list[float]) -> None:
     with pytest.raises(InputError):
         fit_mixture(torch.tensor(losses))
+
+
+def test_whole_numbers_are_losses_too_and_double_precision_is_kept() -> None:
+    assert normalise(torch.tensor([0, 1, 4])).tolist() == [0.0, 0.25, 1.0]
+    thirds = normalise(torch.tensor([0, 1, 3], dtype=torch.float64))
+    assert thirds.tolist() == [0, 1 / 3, 1]

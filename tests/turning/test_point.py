@@ -17,7 +17,8 @@ def evidence() -> Evidence:
     labels = random_labels(M, C, seed=0)
     predictions = torch.where(torch.rand(L, M, generator=rng(1)) < 0.7, labels, (labels + 1) % C)
     sure, given = torch.rand(2, L, M, generator=rng(2))
-    return Evidence(labels, predictions, sure, given, C, splits=5, rows=torch.arange(M), looks_per_epoch=2)
+    rows, learnt = torch.arange(M), torch.rand(L // 2, M, generator=rng(3))
+    return Evidence(labels, predictions, sure, given, C, splits=5, rows=rows, looks_per_epoch=2, learnt=learnt)
 
 
 def test_it_is_read_as_it_was_saved(tmp_path: Path) -> None:

@@ -226,15 +226,12 @@ def by_evidence(
     witnessed = judged.held_out | (believed == predicted)
     then_right, then_kept = noise.odds(confidence, rate.likely if harmful else rate.low)
     changed = (predicted != given) & judged.known & witnessed & (then_right > then_kept) & free & trusted
-    if harmful and target is not None and evidence.splits > 1 and bool((believed != given).any()):
-        # SELC was trained against harm that was seen, on all rows, and its targets are a second witness of each. If
-        # both together contradict no more labels than may be wrong, but for chance, hard rows have no room among them.
-        named, sure = _together(judged, evidence, target, given)
+    both = None if target is None else both_witnesses(judged, evidence, decision, target, given, rate)
+    if both is not None:
+        sure, named = both.max(dim=1)
         doubted = (named != given) & judged.known
-        share = float(doubted.double().mean())
-        if share - BEYOND * math.sqrt(share * (1 - share) / len(given)) <= rate.high:
-            changed = doubted & free
-            predicted, confidence = (torch.where(doubted, *pair) for pair in ((named, predicted), (sure, confidence)))
+        changed = doubted & free
+        predicted, confidence = (torch.where(doubted, *pair) for pair in ((named, predicted), (sure, confidence)))
     contradicted = (predicted != given) & judged.known
     right = noise.right(confidence) if trusted else noise.right(confidence) / 2
     worst = torch.zeros_like(contradicted)
@@ -243,9 +240,9 @@ def by_evidence(
     action = torch.where(changed, RELABEL, torch.where(review, REVIEW, KEEP))
     corrected = torch.where(changed, predicted, given)
     suggested = torch.where(contradicted & free, predicted, given)
-    trust = torch.where(contradicted & free, right, noise.agreed(confidence))
+    of_suggestion = torch.where(contradicted & free, right, noise.agreed(confidence))
     quality = judged.quality if settled is None else judged.quality.masked_fill(settled, 1.0)
-    findings = Findings(given, last, suggested, trust.clamp(0, 1), quality, action)
+    findings = Findings(given, last, suggested, of_suggestion.clamp(0, 1), quality, action)
     matrix = transitions(given, predicted, torch.where(contradicted, right, 0.0), evidence.num_classes)
     why = _why(rate, learnt, trusted, len(given)) if not bool(changed.any()) else None
     return LabelAnalysis(findings, corrected, rate if learnt else None, matrix, decision, why)
@@ -272,69 +269,80 @@ class Judgements(NamedTuple):
 def judgements(evidence: Evidence, decision: Decision, seen: Pass | None, given: Tensor) -> Judgements:
     """Put together what held-out looks and the training pass say.
 
-    Predictions are those from the start to the best look; a label's quality counts all looks before wrong labels are
-    learnt by heart. Where a row was held out, the prediction is that of the network that never saw it. Elsewhere it is
-    that of the training pass in the same epochs, brought to the scale of held-out rows by its place among the others,
-    so that no kind of row crowds the list.
+    Predictions are those from the start to the best look. Where a row was held out, the prediction is that of the
+    network that never saw it. Elsewhere it is that of the training pass in the same epochs, brought to the scale of
+    held-out rows by its place among the others, so that no kind of row crowds the list. A label's quality is the mean
+    probability that it had, half of it in the network that never saw the row and half in those that were trained on it,
+    up to the last look before learning labels by heart was seen to do harm; to the end, where none was seen.
     """
     near = TOGETHER // 2  # a point of the curve is a mean over its neighbours, so these belong to it
     looks = range(max(decision.first - near, 0), min(evidence.look_at(decision.best) + near + 1, evidence.looks))
     seen_out = (evidence.predictions, evidence.confidences, evidence.given)
     probabilities = mean_probabilities(*seen_out, evidence.labels, looks, evidence.num_classes)
     sure, held = probabilities.max(dim=1)
-    held_quality = evidence.given[: decision.last + near + 1].double().mean(dim=0)
+    end = min(decision.last + near + 1, evidence.looks) if decision.reason is Reason.FALL else evidence.looks
+    held_quality = evidence.given[:end].double().mean(dim=0)
     contradicted = held != evidence.labels
     N = len(given)
     out = torch.zeros(N, dtype=torch.bool)
     if evidence.rows is not None:
         out[evidence.rows] = True
-    predicted, confidence, quality = given.clone(), torch.zeros(N, dtype=torch.float64), torch.ones(N).double()
-    known = out.clone()
+    predicted, confidence = given.clone(), torch.zeros(N, dtype=torch.float64)
+    passed = torch.full((N,), torch.nan, dtype=torch.float64)  # quality by the networks that were trained on the row
+    known, others = out.clone(), torch.zeros_like(out)
     if seen is not None:
         first, best, last = (
             math.ceil(clock) for clock in (evidence.clock(decision.first), decision.best, evidence.clock(decision.last))
         )
-        epochs = range(min(first, len(seen.losses) - 1), min(max(best, first + 1), len(seen.losses)))
-        trained = (seen.predictions[epochs.start : epochs.stop] >= 0).all(dim=0)
-        passed = seen.losses[: max(last, 1)].double().neg().exp()
-        quality = torch.where(trained, passed.nanmean(dim=0), 1.0)
+        epochs = slice(min(first, len(seen.losses) - 1), min(max(best, first + 1), len(seen.losses)))
+        trained = (seen.predictions[epochs] >= 0).all(dim=0)
+        passed[trained] = seen.losses[: max(last, 1), trained].double().neg().exp().nanmean(dim=0)
         others = trained & ~out
         if bool(others.any()):
             share, named = mean_probabilities(
-                seen.predictions[epochs.start : epochs.stop, others],
-                seen.confidences[epochs.start : epochs.stop, others],
-                (-seen.losses[epochs.start : epochs.stop, others]).exp(),
+                seen.predictions[epochs, others],
+                seen.confidences[epochs, others],
+                (-seen.losses[epochs, others]).exp(),
                 given[others],
-                range(len(epochs)),
+                range(epochs.stop - epochs.start),
                 evidence.num_classes,
             ).max(dim=1)
             predicted[others], known[others] = named, True
             confidence[others] = like(share, sure)
-            quality[others] = like(quality[others], held_quality)
-        both = trained & out
-        if evidence.rows is not None:
-            at = torch.zeros(N, dtype=torch.float64)
-            at[evidence.rows] = held_quality
-            quality = torch.where(out, torch.where(both, (at + quality) / 2, at), quality)
-            if bool(others.any()) and bool(both.any()):
-                quality[out] = like(quality[out], quality[others])
-    elif evidence.rows is not None:
-        quality[evidence.rows] = held_quality
+            passed[others] = like(passed[others], held_quality)
+    quality = passed.nan_to_num(1.0)
     if evidence.rows is not None:
         predicted[evidence.rows], confidence[evidence.rows] = held, sure
+        if evidence.learnt is not None:
+            passed[evidence.rows] = evidence.learnt[: math.ceil(evidence.clock(end - 1))].double().nanmean(dim=0)
+        by_trained = passed[evidence.rows]
+        quality[evidence.rows] = torch.where(by_trained.isnan(), held_quality, (held_quality + by_trained) / 2)
+        if bool(others.any()) and not bool(by_trained.isnan().all()):
+            quality[out] = like(quality[out], quality[others])
     known &= evidence.classes[given] & evidence.classes[predicted]
     return Judgements(predicted, confidence, quality, known, out, held, contradicted, sure, probabilities)
 
 
-def _together(judged: Judgements, evidence: Evidence, target: Store, given: Tensor) -> tuple[Tensor, Tensor]:
-    """The class with the largest mean of both probabilities, [N], and that mean: of networks that never saw a row, and
-    of its target. Other rows have their given label."""
-    assert evidence.rows is not None
-    named, sure = given.clone(), torch.zeros(len(given), dtype=torch.float64)
-    both = (judged.held_probabilities + target.full().cpu()[evidence.rows]) / 2
-    both[:, ~evidence.classes] = 0.0
-    sure[evidence.rows], named[evidence.rows] = both.max(dim=1)
-    return named, sure
+def both_witnesses(
+    judged: Judgements, evidence: Evidence, decision: Decision, target: Store, given: Tensor, rate: NoiseRate
+) -> Tensor | None:
+    """The mean of what networks say that never saw a row and of its target, [N, C]; None where that is not to be
+    believed. Rows that were never held out have their given label.
+
+    SELC that was trained against harm that was seen, on all rows, is a second witness of each label. If both together
+    contradict no more labels than may be wrong, but for chance, hard rows have no room among them.
+    """
+    if decision.reason is not Reason.FALL or evidence.splits < 2 or evidence.rows is None:
+        return None
+    targets = target.full().cpu().double()
+    if bool((targets.argmax(dim=1) == given).all()):
+        return None
+    both = torch.nn.functional.one_hot(given, evidence.num_classes).double()
+    both[evidence.rows] = (judged.held_probabilities + targets[evidence.rows]) / 2
+    both[evidence.rows[:, None], (~evidence.classes).nonzero().T] = 0.0
+    share = float(((both.argmax(dim=1) != given) & judged.known).double().mean())
+    by_chance = BEYOND * math.sqrt(share * (1 - share) / len(given))
+    return both if share - by_chance <= rate.high else None
 
 
 def mean_probabilities(

@@ -33,10 +33,10 @@ def by_training_pass(seen: Pass, given: Tensor, num_classes: int) -> LabelAnalys
     # Some wrong labels are known by heart already: the range reaches to all labels that were contradicted even once.
     high = max(high, float((named_then != given[known]).any(dim=0).double().mean()))
     right = noise.right(sure) / 2  # a label may be hard as well as wrong: the one is as likely as the other
-    trust = torch.where(contradicted, right, noise.agreed(sure)).clamp(0, 1)
+    confidence = torch.where(contradicted, right, noise.agreed(sure)).clamp(0, 1)
     last = torch.where(known, seen.predictions[-1].long(), given)
     action = torch.where(contradicted & worst & learnt, REVIEW, KEEP)
-    findings = Findings(given, last, named, trust, quality, action)
+    findings = Findings(given, last, named, confidence, quality, action)
     matrix = transitions(given, named, torch.where(contradicted, right, 0.0), num_classes)
     rate = NoiseRange(likely, 0.0, high) if learnt else None
     return LabelAnalysis(findings, given.clone(), rate, matrix, None, Why.NOT_HELD_OUT if learnt else Why.NOT_LEARNT)

@@ -83,10 +83,13 @@ def decision_in_short(decision: dict[str, Any]) -> str:
     start, best = whole(decision["start"]), whole(decision["best"])
     if reason is Reason.FALL:
         return (
-            f"From epoch {best + 1} on the model starts to memorise wrong labels. Labels are corrected from epoch "
-            f"{start + 1} on."
+            f"From epoch {best + 1} on the model starts to memorise wrong labels. From epoch {start + 1} on it also "
+            "learns from its own predictions."
         )
-    return f"No sign that wrong labels are memorised. Labels are corrected from epoch {start + 1} on."
+    return (
+        f"No sign that wrong labels are memorised. From epoch {start + 1} on the model also learns from its own "
+        "predictions."
+    )
 
 
 def decision_sentence(decision: dict[str, Any]) -> str:

@@ -42,7 +42,7 @@ class Rows(NamedTuple):
     labels: Tensor  # [N] given labels, from 0
     num_classes: int
     rows: Tensor | None = None  # those to fit on; None: all
-    held: Tensor | None = None  # [N] booleans: labels that a person has verified, which nothing changes
+    verified: Tensor | None = None  # [N] booleans: labels that a person has verified, which nothing changes
     groups: Tensor | None = None  # [N]
     time: Tensor | None = None  # [N]
 
@@ -57,7 +57,7 @@ class Rows(NamedTuple):
     def settled(self) -> Tensor | None:
         """Rows that a person has judged, [N] booleans: the label decided on, or dropped."""
         dropped = None if self.rows is None else ~self.used
-        return dropped if self.held is None else self.held if dropped is None else self.held | dropped
+        return dropped if self.verified is None else self.verified if dropped is None else self.verified | dropped
 
 
 class Judged(NamedTuple):
@@ -144,7 +144,7 @@ def _columns(p: Any, classes: Any, num_classes: int) -> Probabilities:
 
 def _parts(data: Rows, seed: int) -> Tensor:
     """The part of each row, [N]; verified labels are no evidence, as people look at the worst first."""
-    among = data.used if data.held is None else data.used & ~data.held
+    among = data.used if data.verified is None else data.used & ~data.verified
     alike = _alike(data.x, len(data.labels))
     groups = alike if data.groups is None else joined(data.groups, alike)
     return deal_parts(data.labels, FOLDS, seed, among=among, groups=groups, time=data.time)

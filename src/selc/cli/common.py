@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from selc._io.files import in_short
+from selc._io.terminal import folded
 from selc.cli.stopping import stoppable
 from selc.errors import ConfigError, SelcError, unknown
 
@@ -43,7 +44,7 @@ def speaking() -> Iterator[None]:
     try:
         yield
     except SelcError as error:
-        print(f"error: {error.for_command}", file=sys.stderr)
+        print(folded(f"error: {error.for_command}", sys.stderr, sentences=True), file=sys.stderr)
         raise typer.Exit(2) from None
 
 

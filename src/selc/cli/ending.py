@@ -7,6 +7,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -101,12 +102,17 @@ def next_commands(run: RunFolder) -> list[tuple[str, str]]:
 
     place, actions = quote(str(run.path)), run.summary["actions"]
     look = actions["relabel"] + actions["review"]
-    what = f"look at {min(look, 500):,} labels in the browser" if look else "look at labels in the browser"
+    labels = "1 label" if look == 1 else f"{min(look, 500):,} labels" if look else "labels"
+    what = f"look at {labels} in the browser"
     commands = [(f"selc report {place}", "one page: what is most likely wrong"), (f"selc review {place}", what)]
     if actions["relabel"] and run.config.data.name != ARRAYS:
-        cleaned = quote(str(run.path.with_name(f"{run.path.name}-cleaned")))
-        commands.append((f"selc apply {place} --out {cleaned}", f"take over the {actions['relabel']:,} surest changes"))
+        commands.append((f"selc apply {place}", f"take over the {actions['relabel']:,} surest changes"))
     return commands
+
+
+def cleaned_beside(run: Path) -> Path:
+    """Where `selc apply` writes by itself."""
+    return run.with_name(f"{run.name}-cleaned")
 
 
 def _fitted(run: RunFolder) -> bool:

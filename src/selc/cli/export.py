@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
 
 from selc.cli.common import speaking
+from selc.cli.ending import say
 
 
 def export(
@@ -33,8 +35,8 @@ def export(
         _ = folder.summary  # a run that is not finished is refused before its data are read
         with reading():
             made = write(folder, to, out, top=top, only=only, prefix=prefix)
-        print(f"tasks             {made.tasks}: {made.samples:,} samples")
+        lines = {"tasks": f"{made.tasks}: {made.samples:,} samples"}
         if made.setup is not None:
-            print(f"setup             {made.setup}")
-        print(f"In the tool: {made.steps}. Then:")
-        print(f"  selc apply {run} --decisions EXPORT --out cleaned")
+            lines["setup"] = str(made.setup)
+        command = f"selc apply {quote(str(run))} --decisions EXPORT"
+        say({**lines, "in the tool": made.steps}, [(command, "EXPORT is the file that the tool wrote")])

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from textwrap import fill
 from typing import Annotated, Any
 
 import typer
 
 from selc.cli.common import speaking
+from selc.cli.ending import say
+from selc.errors import unknown
 
 
 class Kind(StrEnum):
@@ -21,19 +24,38 @@ class Kind(StrEnum):
     TRACKERS = "trackers"
 
 
+WHAT_FOR = {
+    Kind.METHODS: "how to train on wrong labels: --method",
+    Kind.NETS: "networks: --net",
+    Kind.NOISE: "ways to spoil labels, to try a method: --noise",
+    Kind.DATASETS: "data by name, and the forms that your own may have",
+    Kind.METRICS: "what is measured on a test set: --metrics",
+    Kind.ENCODERS: "what makes features of images: --encoder",
+    Kind.TOOLS: "annotation tools: selc export RUN --to",
+    Kind.TRACKERS: "where metrics go besides: --track",
+}
+
+
 def list_(
-    kind: Annotated[Kind, typer.Argument(help="What to list.")],
+    kind: Annotated[
+        str | None,
+        typer.Argument(help=f"What to list: {', '.join(Kind)}.", autocompletion=lambda: [*Kind], show_default=False),
+    ] = None,
     name: Annotated[str | None, typer.Argument(help="Tell more about this one: its options, its size.")] = None,
 ) -> None:
     """Show what is known by name; with a name, all about that one."""
     with speaking():
+        if kind is None:
+            _kinds()
+            return
+        if kind not in [*Kind]:
+            raise unknown("what to list", kind, [each.value for each in Kind])
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
 
         from selc.data import DATASETS
         from selc.encoders import ENCODERS
-        from selc.errors import unknown
         from selc.integrations.trackers import TRACKERS
         from selc.methods import METHODS
         from selc.nets import NETS
@@ -52,20 +74,20 @@ def list_(
             Kind.TOOLS: TOOLS,
             Kind.TRACKERS: TRACKERS,
         }
-        registry = registries[kind]
+        registry = registries[Kind(kind)]
         if name is not None and name not in [*registry]:
             raise unknown(f"the name of one of the {kind}", name, registry)
         table = Table(box=None, pad_edge=False, show_header=name is None and kind in (Kind.METHODS, Kind.ENCODERS))
         table.add_column("name", style="bold", no_wrap=True)
         table.add_column("what it is")
         if name is not None:
-            for what, text in {name: registry.describe(name), **_facts(kind, registry, name)}.items():
+            for what, text in {name: registry.describe(name), **_facts(Kind(kind), registry, name)}.items():
                 table.add_row(what, Text(text))  # brackets are no markup
-        elif kind is Kind.METHODS:
-            table.add_column("time of CE", justify="right", no_wrap=True)
+        elif kind == Kind.METHODS:
+            table.add_column("time, ce = 1", justify="right", no_wrap=True)
             for each in registry:
-                table.add_row(each, Text(registry.describe(each)), f"{registry[each].cost:.1f} x")
-        elif kind is Kind.ENCODERS:
+                table.add_row(each, Text(registry.describe(each)), f"{registry[each].cost:.1f}")
+        elif kind == Kind.ENCODERS:
             table.add_column("here", no_wrap=True)
             for each in registry:
                 table.add_row(each, Text(registry.describe(each)), _here(each))
@@ -74,8 +96,24 @@ def list_(
                 table.add_row(each, Text(registry.describe(each)))
         console = Console(highlight=False)
         console.print(table)
+        if name is not None and (more := registry.more(name)):
+            print(f"\n{_in_lines(more, console.width)}")
         if name is None:
             console.print(f"\nAll about one of them: selc list {kind} {next(iter(registry))}", markup=False)
+
+
+def _kinds() -> None:
+    """What there is to be listed."""
+    say({kind.value: WHAT_FOR[kind] for kind in Kind}, [(f"selc list {Kind.METHODS}", "all of one kind")])
+
+
+def _in_lines(text: str, width: int) -> str:
+    """A docstring's paragraphs for a terminal; what is indented is an equation and stays."""
+    parts = []
+    for part in text.replace("``", "").split("\n\n"):
+        plain = not part.startswith(" ")
+        parts.append(fill(" ".join(part.split()), width, break_long_words=False) if plain else part)
+    return "\n\n".join(parts)
 
 
 def _facts(kind: Kind, registry: Any, name: str) -> dict[str, str]:
@@ -88,7 +126,7 @@ def _facts(kind: Kind, registry: Any, name: str) -> dict[str, str]:
         facts = {
             "family": method.family,
             "needs": method.needs or "nothing",
-            "time": f"{method.cost:.1f} x that of CE",
+            "time": f"{method.cost:.1f} times that of plain training (ce)",
             "processes": "one or many" if method.parallel else "one",
         }
     elif kind is Kind.DATASETS and name in FACTS:

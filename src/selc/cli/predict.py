@@ -21,9 +21,7 @@ def predict(
     path_column: Annotated[str | None, typer.Option(help="Column of a table with images or their paths.")] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Go on without images that cannot be read.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    trust: Annotated[
-        bool, typer.Option("--trust", help="Import the code of one's own that the run folder names.")
-    ] = False,
+    trust: Annotated[bool, typer.Option("--trust", help="Allow importing the custom code that the run names.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file that is there.")] = False,
 ) -> None:
     """Predict the labels of new data, with the probability of each class."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from shlex import quote
+from shlex import join, quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from selc.cli.common import speaking
-from selc.cli.ending import AsJson, Quiet, as_json, say
+from selc.cli.ending import AsJson, Quiet, as_json, cleaned_beside, say
 from selc.errors import ConfigError
 
 if TYPE_CHECKING:
+    from selc.runs import RunFolder
     from selc.runs.decisions import Band
 
 
@@ -34,8 +35,7 @@ def review(
         _ = folder.summary  # a run that is not finished is refused before its data are read
         with reading():
             made = write_review(folder, out, count=top, alike=look_alikes)
-        cleaned = run.with_name(f"{run.name}-cleaned")
-        command = f"selc apply {quote(str(run))} --decisions decisions.json --out {quote(str(cleaned))}"
+        command = f"selc apply {quote(str(run))} --decisions decisions.json"
         if json_:
             content = {"review": str(made.path), "bytes": made.size, "samples": made.samples, "next": [command]}
             as_json(content)
@@ -49,7 +49,9 @@ def review(
 
 def apply(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
-    out: Annotated[Path, typer.Option(help="New folder, or a file that ends in .csv or .parquet.")],
+    out: Annotated[
+        Path | None, typer.Option(help="New folder, or a file that ends in .csv or .parquet. (default: RUN-cleaned)")
+    ] = None,
     decisions: Annotated[
         list[Path] | None,
         typer.Option(
@@ -74,13 +76,15 @@ def apply(
         from selc.review.exchange import read_decisions
         from selc.runs import RunFolder
         from selc.runs.cleaned import TABLES, clean, new_tables, write_tables
-        from selc.runs.cleaned_source import corrected_table, own_name
+        from selc.runs.cleaned_source import KINDS, corrected_table, own_name
+        from selc.runs.config import ARRAYS
         from selc.runs.decisions import agreement, check_unique
         from selc.runs.door import origin_of
         from selc.runs.reviewers import merged
         from selc.screen import show_notes
 
         folder = RunFolder.open(run)
+        out = out or cleaned_beside(run)
         findings = folder.findings()
         check_unique(folder.ids, str(run))
         a_table, a_folder = out.suffix.lower() in TABLES, origin_of(folder).name in FOLDERS
@@ -127,10 +131,12 @@ def apply(
         for path in tables:
             print(f"cleaned labels    {path}")
         if table is not None:
-            print(f"your table        {out / table[0]}: {len(table[1].labels):,} labels corrected")
+            print(
+                f"your {KINDS[origin_of(folder).name]:<13}{out / table[0]}: {len(table[1].labels):,} labels corrected"
+            )
         if files is not None:
             print(f"files             {files.path}: {files.linked:,} links, {files.copied:,} copies")
-        print("labels            " + ", ".join(f"{name} {count:,}" for name, count in counts.items()))
+        print(f"labels            {_in_words(counts)}")
         if between is not None:
             beyond = "" if between.kappa is None else f", Cohen's kappa {between.kappa:.2f}"
             said = f"agree on {between.agreed:,} of {between.both:,}{beyond}"
@@ -139,6 +145,24 @@ def apply(
             _show(changes, "suggested changes")
         if kept is not None and kept.judged:
             _show([kept], "suggested to keep")
+        if origin_of(folder).name != ARRAYS and folder.config.noise.name == "none":  # drawn noise would come back
+            say({}, [_train_again(folder, tables[0], decisions)])
+
+
+def _in_words(counts: dict[str, int]) -> str:
+    """Where the labels come from."""
+    said = [f"{counts['given']:,} as given", f"{counts['relabelled']:,} changed by the run"]
+    said += [f"{counts['human']:,} decided by a person"] if counts["human"] else []
+    said += [f"{counts['dropped']:,} dropped"] if counts["dropped"] else []
+    return ", ".join(said)
+
+
+def _train_again(run: RunFolder, cleaned: Path, decisions: list[Path] | None) -> tuple[str, str]:
+    """The command that trains on the cleaned labels with the same settings."""
+    words = ["selc", "train", "--config", str(run.path / "config.toml"), "--labels", str(cleaned)]
+    if decisions and len(decisions) == 1:
+        words += ["--verified", str(decisions[0])]
+    return join(words), "train again, on the cleaned labels"
 
 
 def _as_dict(band: Band | None) -> dict[str, float] | None:
@@ -152,7 +176,7 @@ def _show(bands: list[Band], title: str) -> None:
     if not bands[-1].judged:
         print(f"{title} none judged yet")
         return
-    print(f"{title}, how often the reviewer agreed (of those judged, with the 95 % interval)")
+    print(f"{title}: how often the reviewer agreed, with the 95 % interval")
     for place, band in enumerate(bands):
         name = "all" if place == len(bands) - 1 else f"confidence {band.low:.1f} to {band.high:.1f}"
         if band.judged:

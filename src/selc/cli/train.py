@@ -179,6 +179,15 @@ def train(
             rich_help_panel=TRAINING,
         ),
     ] = None,
+    finetune: Annotated[
+        bool,
+        typer.Option(
+            "--finetune",
+            help="Train the encoder itself with a new head, at a tenth of its rate, instead of asking it for "
+            "features: for a GPU, see docs/gpus.md.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = False,
     epochs: Annotated[
         int | None,
         typer.Option(help="Passes over the data. (default: what suits them)", rich_help_panel=TRAINING),
@@ -274,6 +283,8 @@ def train(
             from selc.encoders import choice_of
 
             settings["encoder"] = choice_of(encoder)
+        if finetune and net is not None:
+            raise ConfigError(f"--finetune trains an encoder (--encoder NAME) and no other network; got --net {net}.")
         if rate is not None:
             if settings.get("noise", {}).get("name", "none") == "none":
                 raise ConfigError(
@@ -304,7 +315,7 @@ def train(
         from selc.world import current
 
         world = current()
-        resolved, found, bundle = _data(settings, world.leads, quiet, only_look=dry_run)
+        resolved, found, bundle = _data(settings, world.leads, quiet, only_look=dry_run, finetune=finetune)
         name = f"{_short_name(data)}-{resolved.method.name.rpartition(':')[2]}"
         # One process decides: the folder that it makes would be in the way of the others.
         folder = Path(world.broadcast(str(out or _free_folder(name))))
@@ -323,6 +334,8 @@ def train(
             check(resolved, folder, bundle)
             if json_ and world.leads:
                 as_json({"run": str(folder), "samples": len(bundle.labels), "classes": len(bundle.classes)})
+            elif world.leads and not quiet:
+                print("Nothing was trained or written: this was a dry run.", file=sys.stderr)
             return
         with resumable(folder), _watched(quiet, track) as watching:
             if goes_on:  # with the very settings of this call, so what they import is the user's own wish
@@ -333,13 +346,17 @@ def train(
             show_run(run, json_, quiet)
 
 
-def _data(settings: dict[str, Any], leads: bool, quiet: bool, only_look: bool) -> tuple[Config, Bundle, Bundle]:
+def _data(
+    settings: dict[str, Any], leads: bool, quiet: bool, only_look: bool, finetune: bool
+) -> tuple[Config, Bundle, Bundle]:
     """The data of a command as they are found and through their door, with the encoder that suits them; the first line
     says which. ``only_look``: of features only the shape."""
     from selc.cli.embed import Bar
     from selc.data.progress import reporting
     from selc.data.sources.recognise import suits
     from selc.encoders import NONE, encode, unencoded
+    from selc.encoders.finetuned import NAME as FINETUNED
+    from selc.encoders.finetuned import finetuning
     from selc.runs import Config
     from selc.runs.door import encoding_of, source
     from selc.runs.encoder_choice import expectation, suitable
@@ -347,10 +364,16 @@ def _data(settings: dict[str, Any], leads: bool, quiet: bool, only_look: bool) -
     from selc.world import current
 
     chosen = settings.pop("encoder", "auto")
-    resolved = Config.resolve(settings)  # says what is wrong before the data are read
+    options = settings.pop("net", {}) if finetune else {}
+    # says what is wrong before the data are read
+    resolved = Config.resolve({**settings, "net": {**options, "name": FINETUNED}} if finetune else settings)
     with reading() if leads else nullcontext():
         found = current().in_turn(lambda: source(resolved))
     best = suitable({**settings, "encoder": chosen}, found)
+    if finetune:
+        made, recipe = finetuning(found, best.encoder)
+        net = {**made, **{key: value for key, value in options.items() if key != "name"}}
+        return Config.resolve({**settings, "net": net, "encoder": {"name": NONE}}, recipe), found, found
     settings = {**settings, "encoder": best.encoder}
     if leads and best.told and not quiet:
         print(best.told, file=sys.stderr)
@@ -370,9 +393,7 @@ def _data(settings: dict[str, Any], leads: bool, quiet: bool, only_look: bool) -
 
 def resume(
     run: Annotated[Path, typer.Argument(help="Folder of a run that was interrupted.")],
-    trust: Annotated[
-        bool, typer.Option("--trust", help="Import the code of one's own that the run folder names.")
-    ] = False,
+    trust: Annotated[bool, typer.Option("--trust", help="Allow importing the custom code that the run names.")] = False,
     track: Track = None,
     quiet: Quiet = False,
     json_: AsJson = False,

@@ -79,14 +79,14 @@ def verified_rows(rows: Any, count: int) -> Tensor | None:
     if rows is None:
         return None
     values = rows.cpu().numpy() if isinstance(rows, Tensor) else np.asarray(rows)
-    held = np.zeros(count, dtype=bool)
+    verified = np.zeros(count, dtype=bool)
     if values.shape == (count,) and values.dtype.kind == "b":
-        held = values
+        verified = values
     elif values.ndim == 1 and values.dtype.kind in "iu" and (values >= 0).all() and (values < count).all():
-        held[values] = True
+        verified[values] = True
     elif values.size:
         raise InputError(
             f"verified must be row numbers from 0 to {count - 1}, or {count} booleans; got {str(rows)[:60]}. Labels "
             "that a person has corrected go into labels."
         )
-    return torch.from_numpy(held.copy()) if held.any() else None
+    return torch.from_numpy(verified.copy()) if verified.any() else None

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from selc.data import Bundle, ImageInputs
 from selc.data.inputs.augment import centre_crop
-from selc.data.preprocess.features import FeatureInputs, Numbers, Scale
+from selc.data.preprocess.features import Features, Numbers, Scale
+from selc.data.preprocess.imagery import SLOWLY, Images
 from selc.data.progress import tell
-from selc.data.sources.image_set import SLOWLY
 from selc.data.sources.originals import stored_pictures
 from selc.data.sources.recognise import suits
 from selc.encoders.base import create
@@ -205,13 +205,9 @@ def reading_of(inputs: Inputs) -> dict[str, Any]:
     """How files become the pixels of such inputs."""
     if not isinstance(inputs, ImageInputs):
         return {}
-    stored = next(iter(inputs.pixels.stream([torch.tensor([0])]))).shape
-    return {
-        "channels": stored[1],
-        "stored": list(stored[2:]),  # before the window is cut out
-        "crop": list(inputs.view.size),
-        "resize": inputs.resize,
-    }
+    images = Images.of(inputs)
+    crop = list(images.view.size)
+    return {"channels": images.channels, "stored": list(images.stored), "crop": crop, "resize": images.resize}
 
 
 def _half(features: Array, name: str) -> Array:
@@ -248,9 +244,9 @@ def unencoded(bundle: Bundle, encoding: Encoding) -> Bundle:
 
 
 def _of_features(bundle: Bundle, encoding: Encoding, found: Mapping[str, Array]) -> Bundle:
-    columns = [str(k) for k in range(encoding.encoder.dims)]
-    scale = Scale.of(found[""])
-    rows_of = {name: FeatureInputs(scale.apply(x), scale, columns, encoding=encoding) for name, x in found.items()}
+    columns = tuple(str(k) for k in range(encoding.encoder.dims))
+    how = Features(Scale.of(found[""]), columns, encoding=encoding)
+    rows_of = {name: how.scaled(x) for name, x in found.items()}
     tests = {name: EvalSet(rows_of[name], part.labels) for name, part in bundle.tests.items()}
     return replace(
         bundle,

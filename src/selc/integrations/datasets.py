@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from selc.analysis import LabelAnalysis
+from selc.data.sources.hub import training_part
 from selc.errors import ConfigError, InputError
+from selc.runs.cleaned import GIVEN, HUMAN, RELABELLED, SOURCES, clean
+from selc.runs.cleaned_source import ADDED, correct, corrected_dataset
+from selc.runs.decisions import Decisions
 from selc.runs.folder import RunFolder
 from selc.types import Outcome
-
-GIVEN, QUALITY = "given_label", "label_quality"
 
 
 def with_findings(
@@ -31,8 +33,9 @@ def with_findings(
     Returns
     -------
     datasets.Dataset
-        All columns and rows, with ``label`` corrected; ``given_label``, of the same type, and ``label_quality`` from 0
-        (it does not fit) to 1 are new.
+        All columns and rows, with ``label`` corrected; ``given_label``, of the same type, ``label_source`` ("given",
+        "relabelled", or "human" where the run was told that a person has verified it) and ``label_quality`` from 0 (it
+        does not fit) to 1 are new.
 
     Examples
     --------
@@ -49,8 +52,8 @@ def with_findings(
         raise InputError(
             f"label_column must be a column of the dataset; got {label_column!r}, and there are {columns}."
         )
-    if taken := [name for name in (GIVEN, QUALITY) if name in columns]:
-        raise InputError(f"the columns {GIVEN} and {QUALITY} must be free; got {taken[0]!r} already. Rename it.")
+    if taken := [name for name in ADDED if name in columns]:
+        raise InputError(f"the columns {', '.join(ADDED)} must be free; got {taken[0]!r} already. Rename it.")
     found = _found(source)
     if len(found.given) != len(dataset):
         raise InputError(
@@ -65,8 +68,57 @@ def with_findings(
             f"was {values[found.given[row]]!r} then. Give the dataset of the training, in its order."
         )
     new = [values[label] for label in found.corrected]
-    result = dataset.rename_column(label_column, GIVEN).add_column(label_column, new, feature=feature)
-    return result.add_column(QUALITY, list(found.quality)).select_columns([*columns, GIVEN, QUALITY])
+    result = dataset.rename_column(label_column, ADDED[0]).add_column(label_column, new, feature=feature)
+    result = result.add_column(ADDED[1], found.source()).add_column(ADDED[2], list(found.quality))
+    return result.select_columns([*columns, *ADDED])
+
+
+def cleaned(
+    dataset: Any,
+    run: RunFolder | Path | str,
+    decisions: Path | str | None = None,
+    *,
+    human_only: bool = False,
+    label_column: str = "",
+) -> Any:
+    """What `selc apply` makes of a dataset: the labels that the run is sure of, and the verdicts of a person.
+
+    Parameters
+    ----------
+    dataset : datasets.Dataset or datasets.DatasetDict
+        The one that was trained on; of a dictionary of parts only the training part is changed.
+    run : RunFolder or path
+        The finished run.
+    decisions : path, optional
+        What the page of `selc review` saved; rows that were dropped there are left out.
+    human_only : bool, default False
+        Change nothing that no person has looked at.
+    label_column : str, optional
+        The column of the labels, if it was given to the training.
+
+    Returns
+    -------
+    datasets.Dataset or datasets.DatasetDict
+        All columns in their order, then ``given_label``, ``label_source`` (given, relabelled, human, or unused for a
+        row that the run left out) and ``label_quality``.
+
+    Examples
+    --------
+    ::
+
+        selc.fit(dataset, out="runs/first")
+        cleaned(dataset, "runs/first").save_to_disk("cleaned")
+    """
+    run = run if isinstance(run, RunFolder) else RunFolder.open(run)
+    if human_only and decisions is None:
+        raise ConfigError("human_only needs decisions: without them there is no verdict of a person; got none.")
+    made = None if decisions is None else Decisions.read(decisions).of_run(run)
+    findings = run.findings()
+    table = training_part(dataset)
+    result = correct(
+        table, clean(run, findings, made, human_only=human_only), findings, run, {"label_column": label_column}
+    )
+    return corrected_dataset(result._replace(whole=dataset), table)
 
 
 class _Found(NamedTuple):
@@ -74,6 +126,13 @@ class _Found(NamedTuple):
     corrected: Sequence[int]
     quality: Sequence[float]
     names: Sequence[str] | None  # of the classes; None: their numbers
+    verified: Sequence[bool] | None = None  # by a person, as far as is known
+
+    def source(self) -> list[str]:
+        """Where each label comes from."""
+        changed = [SOURCES[GIVEN if a == b else RELABELLED] for a, b in zip(self.given, self.corrected, strict=True)]
+        seen = self.verified or [False] * len(changed)
+        return [SOURCES[HUMAN] if human else source for human, source in zip(seen, changed, strict=True)]
 
 
 def _found(source: Any) -> _Found:
@@ -90,7 +149,8 @@ def _found(source: Any) -> _Found:
         return _Found(found.given.tolist(), source.corrected.tolist(), found.quality.tolist(), None)
     run = source if isinstance(source, RunFolder) else RunFolder.open(source)
     found = run.findings()
-    return _Found(found.given.tolist(), run.corrected().tolist(), found.quality.tolist(), run.classes)
+    verified = None if run.verified is None else run.verified.tolist()
+    return _Found(found.given.tolist(), run.corrected().tolist(), found.quality.tolist(), run.classes, verified)
 
 
 def _values(feature: Any, written: Sequence[Any], found: _Found) -> Sequence[Any]:
@@ -103,4 +163,4 @@ def _values(feature: Any, written: Sequence[Any], found: _Found) -> Sequence[Any
     return range(count) if found.names is None else [int(name) for name in found.names]
 
 
-__all__ = ["with_findings"]
+__all__ = ["cleaned", "with_findings"]

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from selc.errors import ConfigError, InputError
 from selc.world import ALONE, World
 
 Option = Literal["I", "II"]
+WIDE = 256  # classes from which on a pass over [B, C] costs more than what torch asks for a function of our own
 
 
 def soft_cross_entropy(outputs: Tensor, target: Tensor) -> Tensor:
@@ -44,6 +47,41 @@ def soft_cross_entropy(outputs: Tensor, target: Tensor) -> Tensor:
         )
     log_p = F.log_softmax(outputs if outputs.dtype == torch.float64 else outputs.float(), dim=-1)
     return -(target * log_p).sum(dim=-1)
+
+
+def ensembled(outputs: Tensor, update: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    """Cross entropy [B] against targets [B, C] that ``update`` makes of the outputs' own probabilities; and these.
+
+    The probabilities are worked out once: for the memory, and for the gradient, which is p sum_c t_c - t.
+    """
+    if outputs.shape[-1] < WIDE or outputs.dtype == torch.float64:
+        with torch.no_grad():
+            target = update(log_softmax(outputs).exp())
+        return soft_cross_entropy(outputs, target), target
+    with torch.no_grad():
+        p = F.softmax(outputs.float(), dim=-1)
+        target = update(p)
+    if not (torch.is_grad_enabled() and outputs.requires_grad):
+        return soft_cross_entropy(outputs, target), target
+    loss: Tensor = _KnownGradient.apply(outputs, target, p)  # type: ignore[no-untyped-call]
+    return loss, target
+
+
+class _KnownGradient(torch.autograd.Function):
+    """Soft cross entropy of outputs whose probabilities ``p`` are known; they are used up."""
+
+    @staticmethod
+    def forward(ctx: Any, outputs: Tensor, target: Tensor, p: Tensor) -> Tensor:
+        log_p = F.log_softmax(outputs.float(), dim=-1)
+        ctx.save_for_backward(p.mul_(target.sum(dim=-1, keepdim=True)).sub_(target))
+        ctx.kind = outputs.dtype
+        return log_p.mul_(target).sum(dim=-1).neg_()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (slope,) = ctx.saved_tensors
+        return slope.mul_(grad.unsqueeze(-1)).to(ctx.kind), None, None  # torch refuses a second pass after this
 
 
 def log_softmax(outputs: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from selc.world import current
 
 BLOCK = 65_536  # rows per block at most: large enough to be fast
 BLOCK_NUMBERS = 2**24  # and numbers per block, 64 MB: small enough for any width
+CACHED = 2**18  # numbers of which only one per row is kept, 1 MB: they stay in the processor's cache
 
 
 class Store(nn.Module):
@@ -245,7 +246,7 @@ class Store(nn.Module):
 
     def _slots(self) -> Iterator[tuple[slice, Tensor]]:
         """The places of all rows that are held, some at a time."""
-        size = block_rows(self._form.kept_columns)
+        size = max(1, min(BLOCK, CACHED // self._form.kept_columns))
         for first in range(0, self._count(), size):
             place = slice(first, min(first + size, self._count()))
             yield place, torch.arange(place.start, place.stop, device=self.device)

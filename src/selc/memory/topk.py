@@ -34,9 +34,10 @@ class TopK(Form):
     with the sum; beyond 16 million columns 7 are kept, and up to 16 columns everything (see `Whole`). A column is
     dropped when k others are larger, never before, and its mass stays in the row.
 
-    An update works on the whole rows of the batch, [B, columns]. There the sum is spread as the prediction at hand is,
-    not evenly: an even spread is a target that smooths labels, and a training follows it. With k columns or fewer
-    nothing is spread, and it is the dense form.
+    An update works on the whole rows of the batch, [B, columns]; most of its time goes into finding the largest, so
+    that only rows of which another column became one of them are searched. There the sum is spread as the prediction at
+    hand is, not evenly: an even spread is a target that smooths labels, and a training follows it. With k columns or
+    fewer nothing is spread, and it is the dense form.
     """
 
     name = "top-k"
@@ -73,8 +74,19 @@ class TopK(Form):
 
     def ema(self, held: Held, slot: Tensor, rows: Tensor, weight: float) -> Tensor:
         p = rows.float()
-        updated = self._supposed(held, slot, p).lerp_(p, weight)
-        self._keep(held, slot, updated)
+        if self.columns == self.k:
+            updated = self.read(held, slot).lerp_(p, weight)
+            self._keep(held, slot, updated)
+            return updated
+        values, classes = held["values"].index_select(0, slot), self._numbers(held, slot)
+        updated, left = self._others(held, slot, p, classes, values.amin(dim=1, keepdim=True))
+        updated.lerp_(p, weight).scatter_(1, classes, 0.0)
+        left.mul_(1.0 - weight)
+        rest, share = updated.sum(dim=1).add_(left), left.div_(self.others)
+        highest = updated.amax(dim=1).add_(share)  # of the others
+        values.lerp_(p.gather(1, classes), weight)
+        updated.add_(share.unsqueeze(1)).scatter_(1, classes, values)
+        self._after(held, slot, updated, (values, rest, values.amin(dim=1) < highest))
         return updated
 
     def write_labels(self, held: Held, slot: Tensor, label: Tensor) -> None:
@@ -104,19 +116,33 @@ class TopK(Form):
         kept = held["values"].index_select(0, slot).masked_fill(~found, 0.0).sum(dim=1)
         return torch.where(found.any(dim=1), kept, share)
 
-    def _supposed(self, held: Held, slot: Tensor, p: Tensor) -> Tensor:
-        """The rows at ``slot``, with the others as ``p`` suggests: it has been like that in the updates before.
+    def _others(self, held: Held, slot: Tensor, p: Tensor, classes: Tensor, lowest: Tensor) -> tuple[Tensor, Tensor]:
+        """The sums of the others at ``slot`` laid out as ``p`` suggests, and what is left over of each, [B].
 
-        No entry gets more than the smallest one that is kept, as it would have been kept; what is left over is spread.
+        It has been like that in the updates before; what is left over is to be spread evenly. No entry gets more than
+        the ``lowest`` one that is kept, as it would have been kept. Columns that are kept are zero.
         """
-        if self.columns == self.k:
-            return self.read(held, slot)
-        values, classes = held["values"].index_select(0, slot), self._numbers(held, slot)
-        rest = held["rest"].index_select(0, slot).unsqueeze(1)
+        rest = held["rest"].index_select(0, slot)
         rows = p.scatter(1, classes, 0.0)
-        rows.mul_(rest / rows.sum(dim=1, keepdim=True).clamp_min(TINY)).clamp_(max=values.amin(dim=1, keepdim=True))
-        rows.add_((rest - rows.sum(dim=1, keepdim=True)).clamp_min_(0.0).div_(self.others))
-        return rows.scatter_(1, classes, values)
+        scale = rest / rows.sum(dim=1).clamp_min_(TINY)
+        rows.mul_(scale.unsqueeze(1)).clamp_(max=lowest)
+        return rows, rest.sub_(rows.sum(dim=1)).clamp_min_(0.0)
+
+    def _after(self, held: Held, slot: Tensor, updated: Tensor, stays: tuple[Tensor, Tensor, Tensor]) -> None:
+        """Store an update: of most rows the same columns are kept, and only the others are searched again.
+
+        ``stays`` are the entries and sums of the columns that were kept, and which rows have a larger one now.
+        """
+        values, rest, changed = stays
+        count = int(changed.sum())
+        if 4 * count > 3 * len(slot):
+            self._keep(held, slot, updated)
+            return
+        held["values"].index_copy_(0, slot, values)
+        held["rest"].index_copy_(0, slot, rest)
+        if count:
+            place = changed.nonzero().flatten()
+            self._keep(held, slot.index_select(0, place), updated.index_select(0, place))
 
     def _keep(self, held: Held, slot: Tensor, rows: Tensor) -> None:
         """Store what is kept of ``rows``, which are changed for a moment: a second copy may be large."""
@@ -136,6 +162,8 @@ class TopK(Form):
 
     def _bytes(self, classes: Tensor) -> Tensor:
         """Numbers of columns as bytes, the lowest first, [..., width]."""
+        if self.width == 1:
+            return classes.to(torch.uint8).unsqueeze(-1)
         return torch.stack([classes >> 8 * byte for byte in range(self.width)], dim=-1).to(torch.uint8)
 
     def _numbers(self, held: Held, slot: Tensor) -> Tensor:

@@ -3,21 +3,21 @@ ICML 2019."""
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from selc.errors import ConfigError
 from selc.losses.cross_entropy import soft_cross_entropy
-from selc.methods.base import METHODS, Method, Net, Train
-from selc.methods.co_teaching import check_ramp, exchanged, kept_share, mean_of_two, never_reached
-from selc.methods.judge import Rate, check_rate, known_rate
-from selc.methods.parts import Pair, epochs_of
-from selc.types import Batch, Outcome, StagePlan, TrainSet
+from selc.methods.base import METHODS, Train
+from selc.methods.co_teaching import CoTeaching, exchanged, kept_share
+from selc.methods.judge import Rate, known_rate
+from selc.methods.parts import epochs_of
+from selc.types import Batch, Outcome, TrainSet
 
 ROUNDING = 1e-4  # keep share x samples is rounded down; float32 may be a little below the whole number that is meant
 
 
 @METHODS.register("co-teaching+")
-class CoTeachingPlus(Method):
+class CoTeachingPlus(CoTeaching):
     """Co-teaching on the samples alone about which the two networks disagree.
 
         D = {i: argmax p1_i != argmax p2_i}      keep = 1 - forget_rate min(epoch / ramp, 1)
@@ -30,28 +30,15 @@ class CoTeachingPlus(Method):
     mean is taken once, predictions are the mean of the two networks', and at least one sample of D is kept.
     """
 
-    family = "two networks"
-    needs = "noise rate (estimated)"
     cost = 2.1
-    epochs: int  # of the stage
 
     def __init__(
         self, *, forget_rate: Rate = "auto", ramp: float = 0.05, warm_up: float = 0.1, agreed: float = 0.064
     ) -> None:
-        super().__init__()
+        super().__init__(forget_rate=forget_rate, ramp=ramp)
         if not (warm_up >= 0 and agreed >= 0):
             raise ConfigError(f"warm_up and agreed must be at least 0; got {warm_up} and {agreed}.")
-        self.forget_rate, self.ramp = check_rate(forget_rate, "forget_rate"), check_ramp(ramp)
         self.warm_up, self.agreed = warm_up, agreed
-
-    def build(self, net: Net, num_classes: int) -> nn.Module:
-        return Pair(net(num_classes), net(num_classes))
-
-    def check(self, data: TrainSet, plan: StagePlan) -> str | None:
-        return never_reached(self.ramp, plan.epochs)
-
-    def setup(self, data: TrainSet, plan: StagePlan) -> None:
-        self.epochs = plan.epochs
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         losses = soft_cross_entropy(outputs, batch.target)  # [2, B]
@@ -67,9 +54,6 @@ class CoTeachingPlus(Method):
         if epoch < epochs_of(self.agreed, self.epochs):
             return plus.where(count > 0, losses.mean(dim=1).sum())
         return plus
-
-    def log_probs(self, outputs: Tensor) -> Tensor:
-        return mean_of_two(outputs)
 
     def fit(self, data: TrainSet, train: Train) -> Outcome:
         if isinstance(self.forget_rate, str):

@@ -135,8 +135,8 @@ class DivideMix(Method):
         losses = torch.cat([rows[:, :2] for _, rows in seen.blocks()])
         rows = slice(None) if self.data.rows is None else self.data.rows
         right = torch.stack([self._right(losses[:, k], rows) for k in range(2)], dim=1)
-        if self.data.held is not None:
-            right[self.data.held] = 1.0
+        if self.data.verified is not None:
+            right[self.data.verified] = 1.0
         for index, found in seen.blocks():
             self.right.write(index, right[index])
             weight = right[index].mean(dim=1, keepdim=True)

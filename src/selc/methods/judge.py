@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
@@ -40,6 +40,7 @@ class Judged(NamedTuple):
     data: TrainSet  # what to train on: all rows, or all but those that stay out to the end
     watched: Outcome | None = None  # a CE training to go on from; None: begin with a fresh network
     looks: EvalSet | None = None  # the rows that stay out
+    parts: Sequence[EvalSet] = ()  # where none stay out: those of each split, to try something on
 
 
 def judge(data: TrainSet, train: Train) -> Judged:
@@ -63,22 +64,23 @@ def judge(data: TrainSet, train: Train) -> Judged:
             f"Holding out {len(held):,} rows to the end, to see when wrong labels begin to be learnt by heart: about "
             f"{_time(1.3 * seconds)}."
         )
-        rest = replace(data, rows=_without(data, held))
+        rest = without(data, held)
         return _watched(rest, train, _shown(data, held), held, often)
     train.tell(
         f"Training {len(used)} times, each time without another part of the rows, to see when wrong labels begin to be "
         f"learnt by heart, then once on all of them: about {_time(len(used) * seconds)}."
     )
-    shown = []
+    shown, learnt = [], Learnt()
     for number, part in enumerate(used, start=1):
         held = (parts == part).nonzero().flatten()
-        rest = replace(data, rows=_without(data, held))
+        rest = without(data, held)
         aside = f"split {number} of {len(used)}"
         outcome = train(CE(), rest, looks=_shown(data, held), per_epoch=often, aside=aside)
         assert outcome.looks is not None
         shown.append((held, outcome.looks))
-    evidence = _evidence(data, shown, often)
-    return Judged(evidence, decide(evidence, train.epochs), data)
+        learnt.add(outcome.losses)
+    evidence = _evidence(data, shown, often, learnt.mean())
+    return Judged(evidence, decide(evidence, train.epochs), data, parts=[_shown(data, held) for held, _ in shown])
 
 
 def _watched(data: TrainSet, train: Train, looks: EvalSet, rows: Tensor | None, often: int) -> Judged:
@@ -112,15 +114,33 @@ class Switch(Callback):
         return start is not None and record.done - start >= self.back
 
 
-def _evidence(data: TrainSet, shown: list[tuple[Tensor, Pass]], often: int) -> Evidence:
+class Learnt:
+    """The probability of each given label in the training passes of networks, but for those that left it out."""
+
+    def __init__(self) -> None:
+        self.total = self.count = torch.zeros(())
+
+    def add(self, losses: Tensor) -> None:
+        """Losses [E, N] of one network; NaN where it was not trained on a row."""
+        there = ~torch.isnan(losses)
+        self.total = self.total + torch.where(there, (-losses).exp(), 0.0)
+        self.count = self.count + there
+
+    def mean(self) -> Tensor:
+        """Over the networks, [E, N]."""
+        return self.total / self.count
+
+
+def _evidence(data: TrainSet, shown: list[tuple[Tensor, Pass]], often: int, learnt: Tensor) -> Evidence:
     """The rows of all splits side by side, in their order."""
     rows = torch.cat([held for held, _ in shown])
     order = rows.argsort()
     predictions, confidences, given = (
         torch.cat(parts, dim=1)[:, order] for parts in zip(*(_fields(looks) for _, looks in shown), strict=True)
     )
-    labels = data.labels.hard.cpu()[rows[order]]
-    return Evidence(labels, predictions, confidences, given, data.num_classes, len(shown), rows[order], often)
+    rows = rows[order]
+    known = (predictions, confidences, given)
+    return Evidence(data.labels.hard.cpu()[rows], *known, data.num_classes, len(shown), rows, often, learnt[:, rows])
 
 
 def _fields(passes: Pass) -> tuple[Tensor, Tensor, Tensor]:
@@ -133,8 +153,8 @@ def _dealt(data: TrainSet, count: int, seed: int) -> Tensor:
     among = torch.ones(len(data), dtype=torch.bool)
     if data.rows is not None:
         among = torch.zeros_like(among).index_fill_(0, data.rows.cpu(), True)
-    if data.held is not None:
-        among &= ~data.held.cpu()
+    if data.verified is not None:
+        among &= ~data.verified.cpu()
     batches = list(torch.arange(len(data), device=data.labels.hard.device).split(BLOCK))
     alike = fingerprints(data.inputs.stream(batches, seed=None))
     groups = alike if data.groups is None else joined(data.groups, alike)
@@ -145,12 +165,13 @@ def _count(data: TrainSet) -> int:
     return len(data) if data.rows is None else len(data.rows)
 
 
-def _without(data: TrainSet, held: Tensor) -> Tensor:
+def without(data: TrainSet, held: Tensor) -> TrainSet:
+    """The data but for some rows."""
     left = torch.ones(len(data), dtype=torch.bool)
     if data.rows is not None:
         left = torch.zeros_like(left).index_fill_(0, data.rows.cpu(), True)
-    left[held] = False
-    return left.nonzero().flatten().to(data.labels.hard.device)
+    left[held.cpu()] = False
+    return replace(data, rows=left.nonzero().flatten().to(data.labels.hard.device))
 
 
 def _shown(data: TrainSet, held: Tensor) -> EvalSet:
@@ -159,7 +180,9 @@ def _shown(data: TrainSet, held: Tensor) -> EvalSet:
 
 
 def _time(seconds: float) -> str:
-    return f"{max(round(seconds), 1)} seconds" if seconds < 100 else f"{seconds / 60:.0f} minutes"
+    if seconds >= 100:
+        return f"{seconds / 60:.0f} minutes"
+    return "1 second" if seconds < 1.5 else f"{seconds:.0f} seconds"
 
 
 def check_rate(rate: Rate, name: str) -> Rate:

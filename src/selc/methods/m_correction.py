@@ -67,7 +67,7 @@ class MCorrection(Method):
         self.variant, self.start, self.concentration, self.prior = variant, start, concentration, prior
 
     def setup(self, data: TrainSet, plan: StagePlan) -> None:
-        self.given, self.rows, self.held = data.labels, data.rows, data.held
+        self.given, self.rows, self.verified = data.labels, data.rows, data.verified
         self.epochs = plan.epochs
         self.store = data.new_store(labels=True)
         self.register_buffer("table", torch.zeros(BINS))  # P(wrong) of a loss; before the first fit nothing is wrong
@@ -84,7 +84,7 @@ class MCorrection(Method):
             x, target = mixup(batch, self.concentration)
             return Step(soft_cross_entropy(model(x), target), None)
         outputs = looked(model, batch.x)
-        wrong = self._unless_held(self.wrong(soft_cross_entropy(outputs, batch.target)), batch.index)
+        wrong = self._unless_verified(self.wrong(soft_cross_entropy(outputs, batch.target)), batch.index)
         guided = self.variant == "dynamic" and batch.clock < self._bootstrap()
         target = batch.target if guided else self.corrected(outputs, batch.target, wrong, batch.clock)
         batch = replace(batch, target=target)
@@ -114,12 +114,12 @@ class MCorrection(Method):
         losses = torch.cat([rows[:, 0] for _, rows in seen.blocks()])
         self.refit(losses if self.rows is None else losses[self.rows])
         for index, rows in seen.blocks():
-            wrong = self._unless_held(self.wrong(rows[:, 0]), index)
+            wrong = self._unless_verified(self.wrong(rows[:, 0]), index)
             self.store.write(index, self.corrected(rows[:, 1:], self.given.read(index), wrong, epoch))
 
-    def _unless_held(self, wrong: Tensor, index: Tensor) -> Tensor:
+    def _unless_verified(self, wrong: Tensor, index: Tensor) -> Tensor:
         """The inputs are mixed, so the loop cannot see to it that verified labels are not corrected."""
-        return wrong if self.held is None else wrong.masked_fill(self.held.index_select(0, index), 0.0)
+        return wrong if self.verified is None else wrong.masked_fill(self.verified.index_select(0, index), 0.0)
 
     def refit(self, losses: Tensor) -> None:
         """Fit the mixture to losses, [N]; where they cannot be told apart, the last one stays."""

@@ -9,26 +9,15 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from selc.errors import ConfigError
 from selc.losses.cross_entropy import soft_cross_entropy
-from selc.methods.base import METHODS, Method, Net, Train
+from selc.methods.base import METHODS, Net, Train
 from selc.methods.judge import Rate, check_rate, known_rate
-from selc.methods.nested import (
-    Nested,
-    NestedNet,
-    Sigma,
-    check_held_out,
-    check_rows,
-    check_sigma,
-    choose_width,
-    drawn_width,
-    nets_in,
-    parted,
-)
+from selc.methods.nested import Nested, NestedNet, Sigma, drawn_width, nets_in
 from selc.methods.parts import Pair, epochs_of, mean_logits
-from selc.types import Batch, Outcome, StagePlan, Step, Sweep, TrainSet
+from selc.types import Batch, Outcome, Step, TrainSet
 
 
 @METHODS.register("nested-co-teaching")
-class NestedCoTeaching(Method):
+class NestedCoTeaching(Nested):
     """Two nested networks, then each is tuned on the samples of which the other is sure.
 
         half 1: judged by net 1, learnt by net 2      half 2: judged by net 2, learnt by net 1
@@ -56,26 +45,15 @@ class NestedCoTeaching(Method):
         tune: float = 0.29,
         lr: float = 0.1,
     ) -> None:
-        super().__init__()
+        super().__init__(sigma=sigma, held_out=held_out)
         if not tune > 0 or not lr > 0:
             raise ConfigError(
                 f"tune and lr must be above 0; got {tune} and {lr}. The authors use 100 of 350 epochs and 0.01 to 0.1."
             )
-        self.forget_rate, self.sigma = check_rate(forget_rate, "forget_rate"), check_sigma(sigma)
-        self.held_out, self.tune, self.lr = check_held_out(held_out), tune, lr
+        self.forget_rate, self.tune, self.lr = check_rate(forget_rate, "forget_rate"), tune, lr
 
     def build(self, net: Net, num_classes: int) -> nn.Module:
         return Pair(NestedNet(net(num_classes)), NestedNet(net(num_classes)))
-
-    def check(self, data: TrainSet, plan: StagePlan) -> str | None:
-        check_rows(data, self.held_out)
-        return None
-
-    def setup(self, data: TrainSet, plan: StagePlan) -> None:
-        self.trained, self.judges = parted(data, self.held_out, plan.seed)
-
-    def select(self) -> Tensor:
-        return self.trained
 
     def step(self, model: nn.Module, batch: Batch) -> Step:
         self.nets = nets = nets_in(model)
@@ -96,9 +74,6 @@ class NestedCoTeaching(Method):
             losses.append(soft_cross_entropy(learner(x[small], width), target[small]).mean())
         # Each half is recorded as its judge saw it: two equal rows, whose mean is that.
         return Step(torch.stack(losses).sum(), torch.cat(seen).expand(2, -1, -1))
-
-    def end_epoch(self, epoch: int, sweep: Sweep) -> None:
-        choose_width(self.nets, sweep, self.judges)
 
     def log_probs(self, outputs: Tensor) -> Tensor:
         return mean_logits(outputs)

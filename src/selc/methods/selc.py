@@ -15,14 +15,16 @@ from selc.losses.cross_entropy import (
     check_option,
     check_start,
     confidence_weights,
+    ensembled,
     soft_cross_entropy,
     usual_alpha,
 )
 from selc.memory.store import Store
-from selc.methods.base import METHODS, Method, Train, detached_probs
+from selc.methods.base import METHODS, Method, Train
 from selc.methods.ce import CE
 from selc.methods.judge import Judged, judge
 from selc.methods.parts import cannot_flip, normalised
+from selc.methods.retraining import Retraining, by_both, handed_on
 from selc.turning.decision import worse
 from selc.turning.paper import Metric, turning_point
 from selc.turning.point import TurningPoint
@@ -38,8 +40,10 @@ class SELC(Method):
 
     ``start``, the number of epochs of plain CE (it may have a fraction), is by default (``"auto"``) decided by rows
     that were not trained on (see `selc.turning.decision`): the earliest epoch by which their given labels were
-    predicted as well as ever. ``"pilot"`` is Algorithm 1 of the paper: a whole CE training, then a fresh one that
-    starts ``margin`` epochs before the largest M1. ``alpha="auto"`` follows from the start (`usual_alpha`).
+    predicted as well as ever; and where held-out networks and the targets can both be believed, the network that is
+    handed out is a fresh one on the mean of both. ``"pilot"`` is Algorithm 1 of the paper: a whole CE training, then a
+    fresh one that starts ``margin`` epochs before the largest M1. ``alpha="auto"`` follows from the start
+    (`usual_alpha`).
 
     Deviations: none from the paper's Eq. 4 and 6; the paper's constants are ``start="pilot", alpha=0.9``.
     ``weighted`` adds the weight of self-adaptive training. The authors' code takes log(softmax), which is not finite
@@ -47,7 +51,7 @@ class SELC(Method):
     """
 
     family = "memory"
-    cost = 1.2
+    cost = 1.3
     parallel = True
     keeps_belief = True
 
@@ -79,8 +83,7 @@ class SELC(Method):
         start, alpha = self._numbers()
         if batch.clock < start:
             return soft_cross_entropy(outputs, batch.target)
-        target = self.store.ema(batch.index, detached_probs(self, outputs), alpha)  # Eq. 4
-        loss = soft_cross_entropy(outputs, target)  # Eq. 6
+        loss, target = ensembled(outputs, lambda p: self.store.ema(batch.index, p, alpha))  # Eq. 6 and 4
         return confidence_weights(target, current()) * loss if self.weighted else loss
 
     def idle(self, outputs: Tensor, clock: float) -> None:
@@ -98,16 +101,24 @@ class SELC(Method):
 
     def fit(self, data: TrainSet, train: Train) -> Outcome:
         if self.start == "auto":
-            return self._decided(judge(data, train), train)
+            judged = judge(data, train)
+            first = self.by_decision(judged, train)
+            known = by_both(first, judged)
+            if known is None:
+                return first
+            train.tell(
+                "Training a fresh network on the labels as they are now believed: one that saw wrong ones keeps some."
+            )
+            return handed_on(first, train(Retraining(), judged.data.relabel(known)))
         if self.start == "pilot":
             pilot = train(CE(), data)
             start = max(turning_point(pilot.losses, self.metric) - self.margin, 0)
             return train(self._at(start, 0.9), data)  # the paper's
         return train(self, data)
 
-    def _decided(self, judged: Judged, train: Train) -> Outcome:
+    def by_decision(self, judged: Judged, train: Train) -> Outcome:
         """The training that counts, by what was decided."""
-        evidence, decision, data, watched, looks = judged
+        evidence, decision, data, watched, looks, _ = judged
         decided = TurningPoint(evidence, decision)
         train.decided(decided)
         if decision.start is None or train.epochs - decision.start < 1:  # nothing was learnt, or no epoch is left

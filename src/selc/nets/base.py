@@ -19,7 +19,25 @@ Builder = Callable[..., nn.Module]
 class NetRegistry(Registry[Builder]):
     """Networks by name; ``import:package.module:attribute`` names one of the user's own."""
 
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self._beside: dict[str, Builder] = {}
+
+    def beside(self, name: str) -> Callable[[Builder], Builder]:
+        """A decorator for a network that no person names: a command makes its section, and it is not listed."""
+
+        def add(builder: Builder) -> Builder:
+            self._beside[name] = builder
+            return builder
+
+        return add
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._beside or super().__contains__(name)
+
     def __getitem__(self, name: str) -> Builder:
+        if name in self._beside:
+            return self._beside[name]
         try:
             return super().__getitem__(name)
         except ConfigError as error:

@@ -39,21 +39,21 @@ def cells_at(bundle: Bundle, rows: Sequence[int]) -> Cells:
     free: dict[str, list[str]] = {}
     texts: dict[str, list[str]] = {}
     if isinstance(inputs, FeatureInputs):
-        scaled = numbers * inputs.scale.std
-        numbers = scaled + inputs.scale.mean  # in the units of the table
-        lost = np.finfo(np.float32).eps * (np.abs(scaled) + np.abs(inputs.scale.mean))
+        scaled = numbers * inputs.how.scale.std
+        numbers = scaled + inputs.how.scale.mean  # in the units of the table
+        lost = np.finfo(np.float32).eps * (np.abs(scaled) + np.abs(inputs.how.scale.mean))
         numbers[np.abs(numbers) <= lost] = 0.0  # what is left of a zero after the scaling
-        names = list(inputs.columns) or names
-        if bundle.texts is not None and inputs.coding is not None:
-            shown, read = bundle.texts(rows), {column.name for column in inputs.coding.texts}
+        names = list(inputs.how.columns) or names
+        if bundle.texts is not None and inputs.how.coding is not None:
+            shown, read = bundle.texts(rows), {column.name for column in inputs.how.coding.texts}
             free = {name: list(shown[name]) for name in shown if name in read}
             texts = {name: [excerpt(cell) for cell in shown[name]] for name in shown if name not in read}
-            levels = sum(len(c.levels) + bool(c.rare) for c in inputs.coding.categories)
-            parts = sum(column.width for column in inputs.coding.texts)
+            levels = sum(len(c.levels) + bool(c.rare) for c in inputs.how.coding.categories)
+            parts = sum(column.width for column in inputs.how.coding.texts)
             left = x.shape[1] - levels - parts  # what was made of text stands last, and is shown as the text
             names, numbers, x = names[:left], numbers[:, :left], x[:, :left]
-        if inputs.coding is not None:
-            names, numbers, x = _with_gaps(inputs.coding, names, numbers, x)
+        if inputs.how.coding is not None:
+            names, numbers, x = _with_gaps(inputs.how.coding, names, numbers, x)
     return Cells(free, texts, names, numbers, x.abs())
 
 

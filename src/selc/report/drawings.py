@@ -21,7 +21,7 @@ from selc.turning import Reason
 from selc.turning.mixture import fit_mixture, normalise
 from selc.types import accuracies
 
-BELIEVED = "believed otherwise than labelled"  # by the method, for now; at the end fewer labels are replaced
+BELIEVED = "would be relabelled"  # by the method, for now; at the end fewer labels are replaced
 PREDICTED = "predicted otherwise than labelled"
 SQUARES = 120  # classes; beyond, a matrix of squares is no longer something to look at
 SHARE = "share of samples"

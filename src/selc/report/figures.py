@@ -89,7 +89,7 @@ def save_all(
         try:
             figure = plate.draw()
         except (InputError, RunFolderError) as error:
-            missing.append(f"no {plate.name}: {error}")
+            missing.append(f"no figure {plate.name!r}: {error}")
             continue
         for ending in endings:
             path = folder / f"{plate.name}.{ending}"

@@ -19,12 +19,14 @@ from selc.report.reading import Snapshot
 from selc.report.style import shortened
 from selc.runs.config import ARRAYS, Choice
 from selc.runs.door import source
+from selc.runs.telling_words import telling_words
 
 SHOWN = 60  # samples on a page
 NOTHING_SUSPICIOUS = 12  # samples to look at where none is suspicious
 SIDE = 160  # pixels of a thumbnail; a larger image is made smaller
 CRISP = 64  # pixels up to which an image is shown as it is, each pixel a square
 COLUMNS = 8  # of a row of a table; text comes first
+WORDS = "words for the suggestion"
 LETTERS = 600  # of a free text
 _NAME = 120  # letters of a sample's name
 
@@ -135,6 +137,8 @@ def _illustrated(plain: Gallery, run: Snapshot, bundle: Bundle, rows: Tensor) ->
     found = cells_at(bundle, chosen.tolist())
     free = {name: [shortened(text.strip(), LETTERS) for text in column] for name, column in found.free.items()}
     texts = dict(list({**free, **found.texts}.items())[:COLUMNS])
+    if run.verdicts is not None and (words := _words(run, bundle, chosen, rows[torch.tensor(there)])):
+        texts = {WORDS: words, **dict(list(texts.items())[: COLUMNS - 1])}
     left = COLUMNS - len(texts)
     cards = list(plain.cards)
     for k, row in enumerate(there):
@@ -144,6 +148,14 @@ def _illustrated(plain: Gallery, run: Snapshot, bundle: Bundle, rows: Tensor) ->
     short = [tuple(shortened(name, 40) for name in names) for names in (texts, found.names[:left])]
     more = max(0, len(found.free) + len(found.texts) + len(found.names) - COLUMNS)
     return replace(plain, cards=cards, texts=short[0], columns=short[1], more_columns=more, remark=remark)
+
+
+def _words(run: Snapshot, bundle: Bundle, chosen: Tensor, rows: Tensor) -> list[str]:
+    """The words of each text that speak for its suggestion; nothing where there are none in any."""
+    assert run.verdicts is not None
+    suggested, given = (labels[rows].tolist() for labels in (run.verdicts.suggested, run.verdicts.given))
+    found = [", ".join(words) for words in telling_words(run, bundle, chosen.tolist(), suggested, given)]
+    return found if any(found) else []
 
 
 def _places(run: Snapshot, bundle: Bundle, rows: Tensor) -> tuple[list[int | None], str]:

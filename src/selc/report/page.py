@@ -16,9 +16,9 @@ from selc.report.class_tables import MATRIX, classes_table, counts_table, matrix
 from selc.report.drawings import Picture, draw
 from selc.report.gallery import SHOWN, Card, Gallery, gallery
 from selc.report.reading import Snapshot
+from selc.report.reliability import doubts, helpful, reliability
 from selc.report.sentences import truth, turning_point, what_happened
 from selc.report.style import printable, shortened
-from selc.report.trust import doubts, helpful, trust
 from selc.runs import RunFolder
 from selc.training.metrics import formatted, headline, title
 from selc.types import accuracies
@@ -103,7 +103,7 @@ def render(run: Snapshot, shown: Gallery, pictures: dict[str, Picture]) -> str:
             shown=shown,
             groups=_by_class(shown),
             truth_matrices=_truth_matrices(run),
-            trust=trust(run),
+            reliability=reliability(run),
             helpful=helpful(run),
             truth=truth(run),
             protocol=_protocol(run),
@@ -144,7 +144,7 @@ def _epochs(run: Snapshot) -> dict[str, Any]:
         cells += [percent(entry[key]) if key in entry else "–" for key in ("disagree", "changed")]
         cells += [percent(headline(measured[name])) if name in measured else "–" for name in sets]
         rows.append((run.stage_number(entry), entry["epoch"] + 1, cells))
-    heads = ["loss", "predicted otherwise", "believed otherwise", *(f"accuracy on {name}" for name in sets)]
+    heads = ["loss", "predicted otherwise", "would relabel", *(f"accuracy on {name}" for name in sets)]
     return {"heads": heads, "rows": rows, "all": len(rows) == len(line), "stages": len({row[0] for row in rows}) > 1}
 
 

@@ -17,7 +17,7 @@ from selc.report.page import templates
 from selc.report.shown_items import TEXT, check_items, views
 from selc.report.style import shortened
 from selc.review.order_of_work import most_valuable
-from selc.review.review_page import page
+from selc.review.review_page import page, sample
 from selc.runs.decisions import FORMAT, check_unique, fingerprint_of
 from selc.turning.decision import Reason
 
@@ -119,19 +119,7 @@ def write_review_of(
         "name": place.stem,
         "total": len(names),
         "classes": names_of,
-        "samples": [
-            {
-                "id": names[row],
-                "given": names_of[found.given[row]],
-                "suggested": names_of[found.suggested[row]],
-                "confidence": float(columns["suggested_confidence"][row]),
-                "quality": float(columns["label_quality"][row]),
-                "zone": ACTIONS[found.action[row]],
-                "alike": [],
-                "key": str(row),
-            }
-            for row in rows
-        ],
+        "samples": [{**sample(found, columns, row, names, names_of), "alike": []} for row in rows],
         "pictures": {str(row): view.picture for row, view in seen.items() if view.picture},
         "small": {},
         "texts": {str(row): [cell for cell in view.cells if cell[0] == TEXT] for row, view in seen.items()},

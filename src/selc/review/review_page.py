@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -34,6 +35,7 @@ from selc.runs.decisions import FORMAT, check_unique, fingerprint
 from selc.runs.door import source
 from selc.runs.folder import RunFolder
 from selc.runs.job import load
+from selc.runs.telling_words import telling_words
 
 EMBEDDED = 400  # samples whose pictures are in the page, where the others can be shown from their files
 MOST = 5_000  # where there are no files
@@ -101,20 +103,16 @@ def _content(
     first = rows[: EMBEDDED if links else MOST]  # a page of 100,000 opens at once: the first pictures are in it
     near = look_alikes(run, bundle, findings, first, alike) if bundle is not None else [[] for _ in first]
     shown = _views(bundle, first, near)
+    if bundle is not None and shown.texts:
+        _add_words(shown.texts, run, findings, bundle, first)
     near += [[] for _ in rows[len(first) :]]
     columns = findings.columns(ids, names)
     samples = [
         {
-            "id": ids[row],
-            "given": names[findings.given[row]],
-            "suggested": names[findings.suggested[row]],
-            "confidence": float(columns["suggested_confidence"][row]),
-            "quality": float(columns["label_quality"][row]),
-            "zone": ACTIONS[findings.action[row]],
+            **sample(findings, columns, row, ids, names),
             "alike": [
                 {"label": names[a.label], "rows": [{"id": ids[r], "key": str(r)} for r in a.rows]} for a in near[k]
             ],
-            "key": str(row),
             "nearer": near[k][0].distance - near[k][1].distance if len(near[k]) == 2 else None,
         }
         for k, row in enumerate(rows)
@@ -128,6 +126,21 @@ def _content(
         "samples": samples,
         "links": links,
         **asdict(shown),
+    }
+
+
+def sample(
+    findings: Findings, columns: Mapping[str, Any], row: int, ids: Sequence[Any], names: Sequence[Any]
+) -> dict[str, Any]:
+    """What is said of one sample; ``columns`` are those of the findings."""
+    return {
+        "id": ids[row],
+        "given": names[int(findings.given[row])],
+        "suggested": names[int(findings.suggested[row])],
+        "confidence": float(columns["suggested_confidence"][row]),
+        "quality": float(columns["label_quality"][row]),
+        "zone": ACTIONS[findings.action[row]],
+        "key": str(row),
     }
 
 
@@ -152,6 +165,16 @@ def _views(bundle: Bundle | None, rows: list[int], near: list[list[Alike]]) -> _
     texts = _by_row(beside, free_texts(bundle, beside, FEW_LETTERS)) | _by_row(rows, free_texts(bundle, rows, LETTERS))
     both = sorted({*rows, *others})
     return _Views(texts=texts, tables=_by_row(both, cells(bundle, both)))
+
+
+def _add_words(
+    texts: dict[str, list[tuple[str, str]]], run: RunFolder, findings: Findings, bundle: Bundle, rows: list[int]
+) -> None:
+    """Put beside each text the words that speak for its suggestion."""
+    suggested, given = findings.suggested[rows].tolist(), findings.given[rows].tolist()
+    for row, label, words in zip(rows, suggested, telling_words(run, bundle, rows, suggested, given), strict=True):
+        if words:
+            texts[str(row)] = [*texts[str(row)], (f"words for {run.classes[label]}", ", ".join(words))]
 
 
 def _by_row(rows: list[int], values: list[Any]) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class ClassifierJob:
     def _fit_into(self, run: RunFolder, tell: Callable[[str], None]) -> None:
         began, bundle = time.perf_counter(), self.bundle
         x, C = as_table(bundle.inputs), len(bundle.classes)
-        data = Rows(x, run.given, C, run.rows, run.held, bundle.groups, bundle.time)
+        data = Rows(x, run.given, C, run.rows, run.verified, bundle.groups, bundle.time)
         judged = judge_labels(self.classifier, data, self.config.train.seed, tell)
         tests = {**bundle.tests, **({"val": bundle.val} if bundle.val is not None else {})}
         accuracy = {name: self._measured(judged, test, C) for name, test in tests.items()}

@@ -55,8 +55,8 @@ def clean(run: RunFolder, findings: Findings, decisions: Decisions | None, *, hu
     if not human_only:
         sure = findings.action == RELABEL
         labels[sure], source[sure] = findings.suggested[sure], RELABELLED
-    if run.held is not None:
-        source[run.held] = HUMAN
+    if run.verified is not None:
+        source[run.verified] = HUMAN
     if run.rows is not None:
         source[~torch.isin(torch.arange(len(source)), run.rows)] = DROPPED
     if decisions is not None:

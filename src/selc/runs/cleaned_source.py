@@ -1,4 +1,4 @@
-"""The user's own table with cleaned labels: every column in its order, CSV or Parquet as it came.
+"""The user's own table with cleaned labels: every column in its order, CSV, Parquet or saved dataset as it came.
 
 Beside the columns stand what the label was (``given_label``), where the new one comes from (``label_source``: given,
 relabelled, human, unused) and how far the run believes it (``label_quality``). Rows that a person dropped are left out.
@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from selc._io.files import write_bytes, write_text
+from selc._io.files import make_folder, sync, sync_folder, temporary_of, write_bytes, write_text
 from selc.analysis.findings import Findings
 from selc.data.image_cache.decode import shown
 from selc.data.preprocess.labels import tidied
-from selc.data.sources.arrow_table import ArrowTable
+from selc.data.sources.arrow_table import ArrowTable, parquet_table
+from selc.data.sources.base import source_of
 from selc.data.sources.csv_table import CsvTable
+from selc.data.sources.hub import HubTable, is_training, saved_dataset, training_part
 from selc.data.sources.table_columns import IDS, Table, image_column, known_column, label_column, named
 from selc.data.sources.tables import open_table, table_files
-from selc.errors import InputError, SelcError
+from selc.errors import InputError, RunFolderError, SelcError
 from selc.runs.cleaned import DROPPED, NAME, SOURCES, Cleaned
 from selc.runs.config import Choice
 from selc.runs.folder import RunFolder
 
 UNUSED = "unused"  # the source of a label that the run left out, such as one without a value
+KINDS = {"table": "table", "hub": "dataset"}  # data that come back as they came, by name
 ADDED = ("given_label", "label_source", "label_quality")
 
 
@@ -38,23 +42,36 @@ class Corrected(NamedTuple):
     rows: list[int]  # that stay
     labels: dict[int, Any]  # by row: the new label as the file writes it
     added: dict[str, list[Any]]  # new columns, for the rows that stay
+    whole: Any = None  # the dataset or the dictionary of parts that the table is, or is a part of
 
 
 def own_name(data: Choice) -> str | None:
-    """What the user's own table is called among the cleaned files; None where the data are no table."""
-    if data.name != "table":
+    """What the user's own table or dataset is called among the cleaned files; None where the data are neither."""
+    if data.name not in KINDS:
         return None
     path = Path(data.options["path"])
-    return path.name if path.stem != NAME else f"{path.stem}-table{path.suffix}"
+    if data.name == "table" and ((found := source_of(path)) is None or found.use not in (CsvTable, parquet_table)):
+        return None  # a form that is read, but not written: its labels are among the cleaned files all the same
+    return path.name if path.stem != NAME else f"{path.stem}-{KINDS[data.name]}{path.suffix}"
 
 
 def corrected_table(cleaned: Cleaned, findings: Findings, run: RunFolder, data: Choice) -> Corrected:
-    """What becomes of the table that ``data`` names."""
-    table = open_table(Path(data.options["path"]))
-    column = label_column(table, str(data.options.get("label_column", "")))
+    """What becomes of the table or the saved dataset that ``data`` names."""
+    place = Path(data.options["path"])
+    if data.name == "hub":
+        whole = saved_dataset(place)
+        return correct(training_part(whole), cleaned, findings, run, data.options)._replace(whole=whole)
+    return correct(open_table(place), cleaned, findings, run, data.options)
+
+
+def correct(
+    table: Table, cleaned: Cleaned, findings: Findings, run: RunFolder, options: Mapping[str, Any]
+) -> Corrected:
+    """What becomes of a table; ``options`` name its columns where the run was told which these are."""
+    column = label_column(table, str(options.get("label_column", "")))
     cells, _ = table.load([column], [])
     written = named(tidied(cells[column]), table.classes(column) or ())
-    place = _places(table, run.ids, data.options)
+    place = _places(table, run.ids, options)
     labels_of_data = not run.config.labels.path and not run.config.labels.verified and run.config.noise.name == "none"
     before = [run.classes[label] for label in cleaned.given.tolist()]
     if labels_of_data and before != [written[place[sample]] for sample in run.ids]:
@@ -82,12 +99,51 @@ def corrected_table(cleaned: Cleaned, findings: Findings, run: RunFolder, data: 
 
 
 def write_corrected(corrected: Corrected, path: Path) -> None:
-    """Write the table in the form that it came in."""
-    if isinstance(corrected.table, CsvTable):
+    """Write the table or the dataset in the form that it came in."""
+    if isinstance(corrected.table, HubTable):
+        save_dataset(corrected_dataset(corrected, corrected.table), path)
+    elif isinstance(corrected.table, CsvTable):
         write_text(path, _as_csv(corrected, corrected.table))
     else:
         assert isinstance(corrected.table, ArrowTable)
         write_bytes(path, _as_parquet(corrected, corrected.table))
+
+
+def corrected_dataset(corrected: Corrected, table: HubTable) -> Any:
+    """The dataset of the training with the new labels and columns; of several parts the others stay as they are.
+
+    Labels have the type that they came in, a ClassLabel too.
+    """
+    part, column = table.part, corrected.column
+    before = list(part.select_columns([column]).with_format(None)[column])
+    after = [corrected.labels.get(row, before[row]) for row in corrected.rows]
+    given, *others = corrected.added
+    kind = part.features[column]
+    new = part.select(corrected.rows).remove_columns(column).add_column(column, after, feature=kind)
+    new = new.add_column(given, [before[row] for row in corrected.rows], feature=kind)
+    for name in others:
+        new = new.add_column(name, corrected.added[name])
+    new = new.select_columns([*table.names, *corrected.added])
+    if not isinstance(corrected.whole, Mapping):
+        return new
+    made: Any = type(corrected.whole)
+    return made({name: new if is_training(name) else other for name, other in corrected.whole.items()})
+
+
+def save_dataset(dataset: Any, path: Path) -> None:
+    """What `save_to_disk` writes, the whole of it or nothing."""
+    half = temporary_of(path)
+    try:
+        make_folder(path.parent)
+        dataset.save_to_disk(str(half))
+        for folder, _, files in os.walk(half):
+            for name in files:
+                sync(Path(folder, name))
+            sync_folder(Path(folder))
+        os.replace(half, path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise RunFolderError(f"{path} must be writable; got: {error.strerror or error}.") from None
 
 
 def _places(table: Table, ids: Sequence[str], options: Mapping[str, Any]) -> dict[str, int]:

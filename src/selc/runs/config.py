@@ -48,7 +48,7 @@ class LabelSource(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     path: str = ""
     kind: Literal["hard", "soft"] = "hard"
-    verified: str = ""  # a decisions.json, whose labels are held fixed
+    verified: str = ""  # a decisions.json, whose labels are never changed
 
 
 class Config(BaseModel):

@@ -6,20 +6,28 @@ them: with an encoder, its features; else what the source brings is what the net
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from selc.data import DATASETS, Bundle
+from selc.callbacks import Callbacks
+from selc.data import DATASETS, Bundle, Recipe
 from selc.data.image_cache.cache import cache_folder
 from selc.data.preprocess.features import FeatureInputs
 from selc.data.preprocess.labels import bad_labels
 from selc.data.preprocess.labels import encode as numbered
+from selc.data.sources.hub import hub_bundle
+from selc.data.sources.objects import object_bundle
 from selc.data.sources.recognise import choice_for
-from selc.encoders import NONE, Encoding, encode
+from selc.data.sources.table_columns import Columns
+from selc.encoders import NONE, Encoding, choice_of, encode
 from selc.errors import InputError
-from selc.runs.config import Choice, Config
+from selc.runs.config import Choice, Config, resolve_plan
+from selc.runs.encoder_choice import AUTO, suitable
 from selc.runs.folder import RunFolder
 from selc.runs.preprocessing import stored_inputs
+from selc.runs.unusual import unusual
 from selc.types import EvalSet
 
 
@@ -46,15 +54,71 @@ def encoding_of(found: Bundle, config: Config) -> Encoding | None:
     return Encoding.of(found, config.encoder.model_dump(), device=config.train.torch_device(), cache=cache)
 
 
+class HandedOver(NamedTuple):
+    """What a program trains on, and how a configuration would name it."""
+
+    bundle: Bundle
+    data: Mapping[str, Any]  # empty for objects in memory
+    encoder: Mapping[str, Any]
+
+
+def handed_over(
+    x: Any, labels: Any, others: Mapping[str, Any], text_model: str, encoder: str, say: Callbacks
+) -> HandedOver:
+    """Objects in memory; or a path or a dataset of Hugging Face, as `selc train` takes them."""
+    if not (isinstance(x, str | Path) or _from_hub(x)):
+        found = object_bundle(x, labels, others, text_model)
+        for note in found.notes:
+            say.notice(note)
+        return HandedOver(found, {}, {"name": NONE})
+    if labels is not None and not isinstance(labels, str):
+        what = "a path" if isinstance(x, str | Path) else "a Hugging Face dataset"
+        raise InputError(f"labels of {what} must be the name of a column; got an array. Add a column.")
+    if isinstance(x, str | Path):
+        data = _at(x, labels, others, text_model)
+        found = DATASETS[data["name"]](**{key: value for key, value in data.items() if key != "name"})
+    else:
+        parts = {**(x if isinstance(x, Mapping) else {"train": x}), **others}
+        if strange := [name for name, part in parts.items() if not _from_hub(part)]:
+            raise InputError(
+                f"{strange[0]} must be a Hugging Face dataset like the data, which is treated the same way."
+            )
+        data, found = {"name": "hub"}, hub_bundle(parts, Columns(label=labels or ""))
+    chosen = suitable({"data": data, "encoder": encoder if encoder == AUTO else choice_of(encoder)}, found)
+    if chosen.told:
+        say.notice(chosen.told)
+    if (name := chosen.encoder["name"]) != NONE:
+        say.on_message(f"Images are seen through the encoder {name} (encoder='none': as they are).")
+        device = resolve_plan({}, Recipe()).torch_device()
+        found = encode(found, Encoding.of(found, chosen.encoder, device=device, cache=cache_folder()))
+    for note in [*found.notes, *unusual(found).notes]:
+        say.notice(note)
+    return HandedOver(found, data, chosen.encoder)
+
+
+def _from_hub(x: Any) -> bool:
+    """A dataset of Hugging Face, or a dictionary of such: by where its class comes from, which imports nothing."""
+    return any(kind.__module__.split(".")[0] == "datasets" for kind in type(x).__mro__)
+
+
+def _at(path: Path | str, label: str | None, others: Mapping[str, Any], text_model: str) -> dict[str, Any]:
+    """The section ``data`` of a configuration for a path; of the options, those that such data have."""
+    places = {name: str(place) for name, place in others.items()}
+    more = {"label_column": label, "text_model": None if text_model == AUTO else text_model}
+    section = choice_for(str(path), **places, **more)
+    name = section.pop("name")
+    return {"name": name, **DATASETS.checked(name, {**DATASETS.defaults(name), **section})}
+
+
 def _photographs(found: Bundle, place: str) -> EvalSet:
     """Photographs as a test set of a file of features, by the encoder that made it."""
     inputs = found.inputs
-    if not isinstance(inputs, FeatureInputs) or inputs.encoding is None:
+    if not isinstance(inputs, FeatureInputs) or inputs.how.encoding is None:
         raise InputError(
             f"--test must be an .npz file like the data; got {place}, and the data do not say which encoder made them. "
             "Make them by `selc embed`, or train on the photographs themselves."
         )
-    state, arrays = inputs.encoding.state(), inputs.encoding.arrays()
+    state, arrays = inputs.how.encoding.state(), inputs.how.encoding.arrays()
     section = choice_for(place)
     if section["name"] not in ("folder", "table", "hub"):
         raise InputError(f"--test must be an .npz file, or photographs in class folders; got {place}.")
@@ -66,9 +130,7 @@ def _photographs(found: Bundle, place: str) -> EvalSet:
     names = [test.classes[label] for label in test.labels.tolist()]
     bad_labels(names, found.classes, "test", lambda row: f"for {(test.ids or names)[row]}", skip_bad=False)
     encoding = Encoding.from_state(state, arrays, cache=cache_folder())
-    rows = inputs.scale.apply(encoding.apply(test.inputs))
-    features = FeatureInputs(rows, inputs.scale, inputs.columns, encoding=inputs.encoding)
-    return EvalSet(features, numbered(names, found.classes))
+    return EvalSet(replace(inputs.how, encoding=encoding).apply(test.inputs), numbered(names, found.classes))
 
 
 def origin_of(run: RunFolder) -> Choice:

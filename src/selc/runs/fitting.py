@@ -4,40 +4,19 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from selc.analysis import analyse
 from selc.callbacks import Callback, Callbacks, with_trackers
-from selc.data import ArrayInputs, DatasetInputs, Recipe
+from selc.data import Bundle, Recipe
 from selc.data.dealing import groups_of, times_of, verified_rows
-from selc.data.image_cache.cache import cache_folder
-from selc.data.inputs.torch_datasets import labels_of
-from selc.data.preprocess.coding import Cells, Coding
-from selc.data.preprocess.features import FeatureInputs, Scale
-from selc.data.preprocess.labels import bad_labels, class_names, encode, is_missing, tidied
-from selc.data.preprocess.text_encoder import TF_IDF, chosen_encoder
-from selc.data.sources.annotators import Votes, votes_by_column
-from selc.data.sources.feature_table import notes_on_empty_texts
-from selc.data.sources.frames import (
-    TEXT,
-    frame_cells,
-    frame_numbers,
-    is_frame,
-    is_plain,
-    is_texts,
-    split_frame,
-    text_cells,
-)
-from selc.data.sources.recognise import suits
-from selc.encoders import NONE, Encoding, choice_of
-from selc.encoders import encode as encode_images
-from selc.errors import ConfigError, InputError
+from selc.data.sources.objects import as_numbers, votes_of
+from selc.encoders import NONE
+from selc.errors import ConfigError
 from selc.memory.store import Store
 from selc.methods import METHODS, Method
 from selc.methods import create as create_method
@@ -45,19 +24,16 @@ from selc.nets import create as create_net
 from selc.noise.base import measured
 from selc.registry import keyword_options
 from selc.runs.config import ARRAYS, Choice, Config, resolve_plan
-from selc.runs.encoder_choice import AUTO, suitable
+from selc.runs.door import handed_over
+from selc.runs.encoder_choice import AUTO
 from selc.runs.folder import RunFolder
 from selc.runs.job import train_into, whole
 from selc.runs.preprocessing import write_inputs
 from selc.training import Trainer
 from selc.training.metrics import chosen
-from selc.types import EvalSet, Inputs, Labels, Outcome, TrainSet
+from selc.types import Labels, Outcome, TrainSet
 from selc.world import current
 
-_SEVERAL = (
-    " Several labels of a sample (multi-label, tokens) are not supported; those of several annotators are, with "
-    "annotators=True."
-)
 Net = str | nn.Module | Callable[[int], nn.Module]
 
 
@@ -88,8 +64,9 @@ def fit(
 
     Parameters
     ----------
-    x : array, Tensor, list of str, DataFrame, map-style dataset or dataset of Hugging Face
-        The samples, [N, ...]. A DataFrame may have columns of text and gaps, like a table.
+    x : array, Tensor, list of str, DataFrame, map-style dataset, dataset of Hugging Face or path
+        The samples, [N, ...]. A DataFrame may have columns of text and gaps, like a table. A path is whatever
+        ``selc train`` takes, and is treated alike.
     labels : array-like, shape [N], or str, optional
         Numbers from 0, or names (numbered in their order, see ``outcome.classes``). They may be left out where ``x``
         brings them: a dataset that yields ``(x, y)``, a DataFrame with a column ``label`` (or give its name).
@@ -107,7 +84,7 @@ def fit(
         that is installed unless a ``net`` is given, or "none".
     num_classes : int, optional
         Where not every class has a label.
-    tests : mapping of str to pairs ``(x, labels)`` or datasets, optional
+    tests : mapping of str to pairs ``(x, labels)``, datasets or paths, optional
         Measured after each epoch; never trained on.
     val : pair ``(x, labels)`` or dataset, optional
         A validation set, whose labels may be noisy: correction is decided by it, and nothing else is held out.
@@ -162,34 +139,42 @@ def fit(
     True
     """
     callbacks = with_trackers(callbacks, tracker if current().leads else None)
-    votes = _votes(labels, Callbacks(callbacks)) if annotators else None
-    if encoder is not None and not _from_hub(x):
-        raise ConfigError(f"encoder is for the images of a Hugging Face dataset; got x of type {type(x).__name__}.")
+    votes = votes_of(labels) if annotators else None
+    for note in () if votes is None else votes.notes():
+        Callbacks(callbacks).notice(note)
+    given = labels if votes is None else as_numbers(votes.labels)
+    others = {**(tests or {}), **({"val": val} if val is not None else {})}
     by = encoder or (AUTO if net is None else NONE)
-    given = labels if votes is None else _as_numbers(votes.labels)
-    samples = _samples(x, given, tests or {}, val, Callbacks(callbacks), text_model, by)
-    count = num_classes or len(samples.classes) or (int(samples.labels.max()) + 1 if samples.labels.numel() else 0)
-    classes = _names(samples.classes, count)
-    rows = len(samples.labels)
+    door = handed_over(x, given, others, text_model, by, Callbacks(callbacks))
+    found = door.bundle
+    if encoder is not None and not door.data:
+        raise ConfigError(
+            f"encoder is for a path, or the images of a Hugging Face dataset; got x of type {type(x).__name__}."
+        )
+    count = num_classes or len(found.classes) or (int(found.labels.max()) + 1 if found.labels.numel() else 0)
+    classes = _names(found.classes, count)
+    rows = len(found.labels)
     data = TrainSet(
-        samples.inputs,
-        Labels(samples.labels if votes is None else Store.of({"table": votes.soft(classes)}, count), count),
-        held=verified_rows(verified, rows),
-        groups=groups_of(groups, rows),
-        time=times_of(time, rows),
+        found.inputs,
+        Labels(found.labels if votes is None else Store.of({"table": votes.soft(classes)}, count), count),
+        verified=verified_rows(verified, rows),
+        groups=found.groups if groups is None else groups_of(groups, rows),
+        time=found.time if time is None else times_of(time, rows),
     )
     chosen_method = _method(method, options)
-    plan = resolve_plan(train, samples.recipe)
+    recipe = found.recipe or Recipe()
+    plan = resolve_plan(train, recipe)
     chosen(plan.metrics)  # says what is wrong before a folder is made
-    shape = tuple(next(iter(samples.inputs.stream([torch.tensor([0])], None))).shape[1:])
-    net = net if net is not None else samples.recipe.net
-    factory = _factory(net, shape, net_options)
+    net = net if net is not None else recipe.net
+    factory = _factory(net, found.shape, net_options)
     if out is None:
-        trainer = Trainer(plan, factory, tests=samples.tests, val=samples.val, callbacks=callbacks)
+        trainer = Trainer(plan, factory, tests=found.tests, val=found.val, callbacks=callbacks)
         Callbacks(callbacks).on_run_begin(None)
-        return _described(whole(trainer.fit(chosen_method, data)), samples, data, classes, Callbacks(callbacks))
+        return _described(whole(trainer.fit(chosen_method, data)), found, data, classes, Callbacks(callbacks))
+    path = "path" in door.data and isinstance(net, str) and _name(chosen_method) in METHODS  # it can all be had again
     config = Config(
-        data=Choice(name=ARRAYS),
+        data=Choice(**(door.data if path else {"name": ARRAYS})),
+        encoder=Choice(**door.encoder),
         noise=Choice(name="none"),
         method=Choice(name=_name(chosen_method), **_stored_options(chosen_method)),
         net=Choice(name=net if isinstance(net, str) else _name(net), **(net_options or {})),
@@ -203,8 +188,9 @@ def fit(
                 run.check_resumable()
         else:
             soft = None if votes is None else Store.of({"table": votes.soft(classes)}, count)
-            RunFolder.create(out, config, noise, None, classes, samples.ids, target=soft, held=data.held)
-        write_inputs(run.path, samples.inputs)
+            known = (found.true, classes, found.ids, found.digest if path else "")
+            RunFolder.create(out, config, noise, *known, target=soft, verified=data.verified)
+        write_inputs(run.path, found.inputs)
     current().barrier()
     outcome = train_into(
         run,
@@ -212,229 +198,12 @@ def fit(
         factory,
         data,
         plan,
-        tests=samples.tests,
-        val=samples.val,
+        tests=found.tests,
+        val=found.val,
         fingerprint=config.fingerprint(noise.digest),
         callbacks=callbacks,
     )
-    return _described(outcome, samples, data, classes, None)
-
-
-@dataclass(frozen=True)
-class _Samples:
-    """What the caller has handed in, in the forms that the training takes."""
-
-    inputs: Inputs
-    labels: Tensor
-    classes: tuple[str, ...] = ()  # their names, where they have any
-    tests: Mapping[str, EvalSet] = field(default_factory=dict)
-    val: EvalSet | None = None
-    recipe: Recipe = field(default_factory=Recipe)
-    ids: list[str] | None = None
-
-
-def _samples(
-    x: Any,
-    labels: Any,
-    tests: Mapping[str, Any],
-    val: Any,
-    callbacks: Callbacks,
-    text_model: str,
-    encoder: str = NONE,
-) -> _Samples:
-    if _from_hub(x):
-        return _hub_samples(x, labels, tests, val, callbacks, encoder)
-    inputs, written = _pair(x, labels, text_model=text_model)
-    numbers, classes = _labels(written)
-
-    def eval_set(name: str, given: Any) -> EvalSet:
-        column = labels if isinstance(labels, str) else None
-        rows, written = given if isinstance(given, tuple) else (given, column)
-        part, answers = _pair(rows, written, inputs)
-        return EvalSet(part, _labels(answers, classes, name)[0])
-
-    others = {name: eval_set(name, given) for name, given in tests.items()}
-    recipe = Recipe()
-    if is_texts(x) and isinstance(inputs, FeatureInputs) and inputs.coding is not None:
-        recipe = suits(len(numbers))
-        for note in notes_on_empty_texts(inputs.coding, text_cells(x)):
-            callbacks.notice(note)
-    return _Samples(inputs, numbers, classes, others, eval_set("val", val) if val is not None else None, recipe)
-
-
-def _votes(labels: Any, callbacks: Callbacks) -> Votes:
-    """Labels by several annotators, [N, A]; a DataFrame names them."""
-    values = labels.to_numpy() if is_frame(labels) else np.asarray(labels)
-    if values.ndim != 2 or values.shape[1] < 2:
-        raise InputError(
-            f"labels by several annotators must be [N, A], a column for each of two or more; got shape "
-            f"{list(values.shape)}."
-        )
-    names = labels.columns if is_frame(labels) else range(1, values.shape[1] + 1)
-    votes = votes_by_column({str(name): values[:, k].tolist() for k, name in enumerate(names)})
-    for note in votes.notes():
-        callbacks.notice(note)
-    return votes
-
-
-def _as_numbers(labels: list[str]) -> list[int] | list[str]:
-    """Labels that are numbers of classes as such, as if they had been given alone."""
-    return [int(label) for label in labels] if all(label.isdecimal() for label in labels) else labels
-
-
-def _pair(x: Any, labels: Any, like: Inputs | None = None, text_model: str = TF_IDF) -> tuple[Inputs, Any]:
-    """Inputs, and the labels as they were written; other sets are treated ``like`` the inputs of the training."""
-    if isinstance(x, torch.utils.data.Dataset):
-        if not hasattr(x, "__len__"):
-            raise InputError("a dataset must give rows by number; got one that can only be walked through.")
-        return DatasetInputs(x), labels_of(x) if labels is None else labels
-    if is_frame(x):
-        names = list(x.columns)
-        if labels is None or isinstance(labels, str):
-            labels, names = split_frame(x, labels)
-        if isinstance(like, FeatureInputs):
-            return _coded(frame_cells(x, like.coding), like), labels
-        if like is None and len(set(names)) == len(names) and not is_plain(x, names):
-            return _coded(frame_cells(x, columns=names), None, text_model), labels
-        return ArrayInputs(torch.from_numpy(frame_numbers(x, names).astype(np.float32))), labels
-    of_texts = isinstance(like, FeatureInputs) and like.coding is not None and like.coding.inputs == (TEXT,)
-    if isinstance(like, FeatureInputs) and not (of_texts and is_texts(x)):
-        wanted = "a list of texts" if of_texts else "a DataFrame"
-        raise InputError(
-            f"a test set must be {wanted} like the data, which have columns of text or gaps; got {type(x).__name__}."
-        )
-    if labels is None:
-        raise InputError(f"labels must be given, one per sample; got none beside x, which is {type(x).__name__}.")
-    if is_texts(x) and (like is None or of_texts):
-        return _coded(text_cells(x), like if isinstance(like, FeatureInputs) else None, text_model), labels
-    try:
-        tensor = torch.as_tensor(x, dtype=torch.float32)
-    except (TypeError, ValueError, RuntimeError) as error:
-        kind = type(x).__name__
-        raise InputError(f"x must be an array of numbers or a torch dataset; got {kind}: {error}.") from None
-    return ArrayInputs(tensor), labels
-
-
-def _coded(cells: Cells, like: FeatureInputs | None, text_model: str = TF_IDF) -> FeatureInputs:
-    """Columns with text or gaps, by the rules for tables; ``like`` what was made of the training rows."""
-    if like is not None and like.coding is not None:
-        coding, scale = like.coding, like.scale
-        x = coding.apply(cells)
-    else:
-        free = any(column.dtype.kind == "O" for column in cells.values())
-        coding, x = Coding.learnt(cells, chosen_encoder(text_model) if free else None)
-        scale = Scale.of(x, coding.measured, coding.names)
-    return FeatureInputs(scale.apply(x, coding.names), scale, coding.names, coding)
-
-
-def _labels(labels: Any, classes: tuple[str, ...] | None = None, what: str = "") -> tuple[Tensor, tuple[str, ...]]:
-    """Numbers of classes, and the names of these where labels are names.
-
-    ``classes`` are those of the training set, for other sets: what is numbered there is numbered here.
-    """
-    values = labels if isinstance(labels, Tensor) else _array(labels)
-    _refuse_gaps(values, what or "the data")
-    if isinstance(values, Tensor) or not _are_names(values):
-        if classes:
-            raise InputError(f"the labels of {what} must be names like those of the data; got numbers.")
-        return _whole(values), ()
-    if classes == ():
-        raise InputError(f"the labels of {what} must be numbers like those of the data; got names.")
-    if values.ndim != 1 or not values.size:
-        raise InputError(f"labels must be a non-empty vector [N]; got shape {values.shape}.{_SEVERAL}")
-    written = tidied(values.tolist())
-    bad_labels(written, classes, what or "the data", lambda row: f"in row {row}", skip_bad=False)
-    known = classes or class_names(written)
-    return encode(written, known), known
-
-
-def _refuse_gaps(labels: Tensor | np.ndarray[Any, Any], what: str) -> None:
-    """Refuse labels of which some are not there: NaN, None, or what pandas writes for it."""
-    if isinstance(labels, Tensor):
-        gaps = labels.isnan().cpu().numpy()  # whole numbers have none
-    elif labels.dtype.kind == "f":
-        gaps = np.isnan(labels)
-    elif labels.dtype.kind in "OUT":
-        gaps = np.array([is_missing(text) for text in tidied(labels.flat)], dtype=bool).reshape(labels.shape)
-    else:
-        return
-    if gaps.any():
-        raise InputError(
-            f"every row of {what} must have a label; got {int(gaps.sum())} of {len(labels)} without, first in row "
-            f"{int(np.argwhere(gaps)[0][0])}. Fill it in, or leave such rows out."
-        )
-
-
-def _whole(labels: Tensor | np.ndarray[Any, Any]) -> Tensor:
-    """Labels that are numbers as int64: true and false are 1 and 0, and 1.0 is 1."""
-    if isinstance(labels, np.ndarray):
-        if labels.dtype.kind not in "biuf":
-            kind = type(labels.flat[0]).__name__ if labels.dtype.kind == "O" and labels.size else str(labels.dtype)
-            raise InputError(f"labels must be integers or names, one per sample; got values of type {kind}.")
-        labels = torch.from_numpy(labels)
-    if labels.is_floating_point():
-        broken = ((labels != labels.floor()) | (labels.abs() >= 2**31)).nonzero()
-        if len(broken):
-            first = tuple(broken[0].tolist())
-            raise InputError(
-                f"labels must be integers or names; got {labels[first].item():g} in row {first[0] if first else 0}. "
-                "Measurements are no classes: turn them into such first."
-            )
-    if labels.is_complex():
-        raise InputError(f"labels must be integers or names, one per sample; got values of type {labels.dtype}.")
-    return labels.long()
-
-
-def _array(labels: Any) -> np.ndarray[Any, Any]:
-    try:
-        values = np.array(labels)  # a copy: what pandas hands out may not be written to, which torch warns about
-        if values.dtype.kind == "O" and values.size:
-            if all(isinstance(value, int) for value in values.flat):
-                return values.astype(np.int64)
-            if all(isinstance(value, int | float | np.number) for value in values.flat):
-                return values.astype(np.float64)
-        return values
-    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-        kind = type(labels).__name__
-        raise InputError(f"labels must be integers or names, one per sample; got {kind}: {error}.{_SEVERAL}") from None
-
-
-def _are_names(values: np.ndarray[Any, Any]) -> bool:
-    kind = values.dtype.kind
-    return kind in "UST" or (kind == "O" and any(isinstance(value, str) for value in values.flat))
-
-
-def _from_hub(x: Any) -> bool:
-    """A dataset of Hugging Face, or a dictionary of such: by where its class comes from, which imports nothing."""
-    return any(kind.__module__.split(".")[0] == "datasets" for kind in type(x).__mro__)
-
-
-def _hub_samples(
-    x: Any, labels: Any, tests: Mapping[str, Any], val: Any, callbacks: Callbacks, encoder: str
-) -> _Samples:
-    from selc.data.sources.hub import hub_bundle
-    from selc.data.sources.table_columns import Columns
-
-    if labels is not None and not isinstance(labels, str):
-        raise InputError("labels of a Hugging Face dataset must be the name of a column; got an array. Add a column.")
-    parts = dict(x) if isinstance(x, Mapping) else {"train": x}
-    parts |= {**tests, **({"val": val} if val is not None else {})}
-    if strange := [name for name, part in parts.items() if not _from_hub(part)]:
-        raise InputError(f"{strange[0]} must be a Hugging Face dataset like the data, which is treated the same way.")
-    bundle = hub_bundle(parts, Columns(label=labels or ""))
-    chosen = suitable({"data": "hub", "encoder": encoder if encoder == AUTO else choice_of(encoder)}, bundle)
-    if chosen.told:
-        callbacks.notice(chosen.told)
-    if chosen.encoder["name"] != NONE:
-        name = chosen.encoder["name"]
-        callbacks.on_message(f"Images are seen through the encoder {name} (encoder='none': as they are).")
-        device = resolve_plan({}, Recipe()).torch_device()
-        bundle = encode_images(bundle, Encoding.of(bundle, chosen.encoder, device=device, cache=cache_folder()))
-    for note in bundle.notes:
-        callbacks.notice(note)
-    assert bundle.recipe is not None
-    ids = None if bundle.ids is None else list(bundle.ids)
-    return _Samples(bundle.inputs, bundle.labels, bundle.classes, bundle.tests, bundle.val, bundle.recipe, ids)
+    return _described(outcome, found, data, classes, None)
 
 
 def _names(classes: tuple[str, ...], count: int) -> tuple[str, ...]:
@@ -443,16 +212,16 @@ def _names(classes: tuple[str, ...], count: int) -> tuple[str, ...]:
 
 
 def _described(
-    outcome: Outcome, samples: _Samples, data: TrainSet, classes: tuple[str, ...], callbacks: Callbacks | None
+    outcome: Outcome, found: Bundle, data: TrainSet, classes: tuple[str, ...], callbacks: Callbacks | None
 ) -> Outcome:
     """The outcome with the names of its classes, and what it says of each label.
 
     ``callbacks`` are told of the result, unless they were already.
     """
-    outcome.classes, outcome.named = classes, bool(samples.classes)
+    outcome.classes, outcome.named = classes, bool(found.classes)
     names = np.array(classes, dtype=np.str_) if outcome.named else np.arange(len(classes))
-    ids = np.arange(len(data)) if samples.ids is None else np.array(samples.ids, dtype=np.str_)
-    analysis = analyse(outcome, data.labels.hard, len(classes), data.held)
+    ids = np.arange(len(data)) if found.ids is None else np.array(found.ids, dtype=np.str_)
+    analysis = analyse(outcome, data.labels.hard, len(classes), data.verified)
     outcome.corrected = analysis.corrected
     outcome.label_issues_ = analysis.findings.columns(ids, names)
     if callbacks is not None:

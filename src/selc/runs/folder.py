@@ -26,6 +26,7 @@ import os
 import platform
 import shutil
 import subprocess
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
@@ -38,6 +39,7 @@ from torch import Tensor
 import selc
 from selc._io.array_files import read_arrays
 from selc._io.files import in_short, read_json, read_tensors, write_json, write_tensors, write_text, write_whole
+from selc._io.near import near_by
 from selc._io.table_files import as_csv, has_pyarrow, write_table
 from selc.analysis import LabelAnalysis
 from selc.analysis.findings import Findings
@@ -115,7 +117,7 @@ class RunFolder:
         digest: str = "",
         target: Store | None = None,
         rows: Tensor | None = None,
-        held: Tensor | None = None,
+        verified: Tensor | None = None,
         remarks: Mapping[str, Any] | None = None,
         inputs: Inputs | None = None,
     ) -> RunFolder:
@@ -128,8 +130,8 @@ class RunFolder:
             arrays["true"] = true.numpy()
         if rows is not None:
             arrays["rows"] = rows.numpy()
-        if held is not None:
-            arrays["held"] = held.numpy()
+        if verified is not None:
+            arrays["held"] = verified.numpy()  # the key that it has had since 0.1.0, so that old folders are read alike
         if ids is not None:
             arrays["ids"] = np.array(ids, dtype=np.str_)
         write_whole(run.path / GIVEN, lambda p: _save_npz(p, arrays))
@@ -149,7 +151,7 @@ class RunFolder:
     def open(cls, path: Path | str) -> RunFolder:
         run = cls(path)
         if not (run.path / "config.toml").is_file():
-            raise RunFolderError(f"{run.path} must be the folder of a run; got one without a config.toml.")
+            raise RunFolderError(f"{run.path} must be the folder of a run; got {_what_is_there(run.path)}")
         return run
 
     def check_new(self) -> None:
@@ -191,21 +193,32 @@ class RunFolder:
         return None if rows is None else torch.from_numpy(rows)
 
     @property
-    def held(self) -> Tensor | None:
+    def verified(self) -> Tensor | None:
         """Which labels a person has decided on, [N] booleans; None: nobody has."""
-        held = self._labels.get("held")
-        return None if held is None else torch.from_numpy(held)
+        verified = self._labels.get("held")
+        return None if verified is None else torch.from_numpy(verified)
+
+    @property
+    def held(self) -> Tensor | None:
+        """The same as `verified`.
+
+        .. deprecated:: 0.2.0
+            Use ``verified``.
+        """
+        old, new = "selc.RunFolder.held", "selc.RunFolder.verified"
+        warnings.warn(f"{old} is deprecated, use {new}; it goes with 0.4.0", DeprecationWarning, stacklevel=2)
+        return self.verified
 
     @property
     def settled(self) -> Tensor | None:
         """Samples that a person has judged before the run, [N] booleans: the label decided on, or dropped."""
-        held, rows = self.held, self.rows
-        if held is None and rows is None:
+        verified, rows = self.verified, self.rows
+        if verified is None and rows is None:
             return None
         result = torch.full((len(self.given),), rows is not None)
         if rows is not None:
             result[rows] = False
-        return result if held is None else result | held
+        return result if verified is None else result | verified
 
     @property
     def ids(self) -> list[str]:
@@ -431,3 +444,16 @@ def _commit() -> str | None:
 def _save_npz(path: Path, arrays: dict[str, Any]) -> None:
     with open(path, "wb") as file:  # by handle: by name, numpy would add an ending
         np.savez_compressed(file, **arrays)
+
+
+def _what_is_there(path: Path) -> str:
+    """What is found in the place of a run folder, and which runs are near."""
+    if path.is_file():
+        return "a file. Give the folder that `selc train` wrote (-> FOLDER in its first lines)."
+    if not path.is_dir():
+        return f"no such folder.{near_by(Path(os.path.abspath(path)))}"
+    runs = sorted(place.parent.name for place in path.glob("*/config.toml"))
+    if not runs:
+        return "a folder without a config.toml."
+    some = ", ".join(str(path / name) for name in runs[:5]) + (f" and {len(runs) - 5} more" if len(runs) > 5 else "")
+    return f"a folder that holds runs. Give one of them: {some}."

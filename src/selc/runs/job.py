@@ -31,6 +31,7 @@ from selc.runs.folder import RunFolder
 from selc.runs.start_labels import Start, corrected_by, with_verdicts
 from selc.runs.summary import label_summary
 from selc.runs.teacher import supply_for
+from selc.runs.unusual import Unusual, unusual
 from selc.training import Plan, Trainer
 from selc.training.metrics import headline
 from selc.training.stages import check_processes
@@ -49,15 +50,18 @@ def execute(
     """Run a configuration into a new folder; ``bundle`` is its data, if that was loaded before."""
     job = _job_for(config, bundle)
     bundle = job.bundle
-    for note in bundle.notes:
+    odd = unusual(bundle) if current().leads else Unusual([], {})
+    notes = [*bundle.notes, *odd.notes]
+    for note in notes:
         Callbacks(callbacks).notice(note)
     start, noise = _begin(job, callbacks)
     if current().leads:
         known = (bundle.true, bundle.classes, bundle.ids, bundle.digest)
-        begin = (start.target, start.rows, start.held)
-        remarks = None
-        if bundle.notes or bundle.skipped:
-            remarks = {"notes": list(bundle.notes), "skipped": [list(s) for s in bundle.skipped]}
+        begin = (start.target, start.rows, start.verified)
+        remarks: dict[str, Any] | None = None
+        if notes or bundle.skipped:
+            remarks = {"notes": notes, "skipped": [list(s) for s in bundle.skipped]}
+            remarks |= {"unusual": odd.record} if odd.record else {}
         RunFolder.create(out, config, noise, *known, *begin, remarks, bundle.inputs)
     current().barrier()
     run = RunFolder.open(out)
@@ -206,7 +210,7 @@ class _Job:
         soft = run.given_targets()
         labels = Labels(run.given if soft is None else soft, len(self.bundle.classes))
         bundle = self.bundle
-        data = TrainSet(bundle.inputs, labels, run.rows, run.held, groups=bundle.groups, time=bundle.time)
+        data = TrainSet(bundle.inputs, labels, run.rows, run.verified, groups=bundle.groups, time=bundle.time)
         fingerprint = self.config.fingerprint(label_digest(labels.hard))
         tests = self.bundle.tests
         train_into(

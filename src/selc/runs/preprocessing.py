@@ -13,6 +13,7 @@ import torch
 
 from selc._io.files import read_json, read_tensors, write_json, write_tensors
 from selc.data import ImageInputs
+from selc.data.preprocess.imagery import Images
 from selc.types import Inputs
 
 
@@ -38,17 +39,5 @@ def state_of(inputs: Inputs) -> dict[str, Any]:
     """How data become such inputs: JSON, and numpy arrays under "arrays"."""
     first = torch.tensor([0])
     shape = list(next(iter(inputs.stream([first], None))).shape[1:])
-    if hasattr(inputs, "state"):
-        return {**inputs.state(), "shape": shape}
-    if isinstance(inputs, ImageInputs):
-        stored = next(iter(inputs.pixels.stream([first]))).shape[2:]
-        return {
-            "kind": "images",
-            "shape": shape,
-            "stored": list(stored),  # before the window of ``size`` is cut out
-            "resize": inputs.resize,
-            "size": list(inputs.view.size),
-            "mean": list(inputs.view.mean),
-            "std": list(inputs.view.std),
-        }
-    return {"kind": "arrays", "shape": shape}
+    how = Images.of(inputs) if isinstance(inputs, ImageInputs) else getattr(inputs, "how", None)
+    return {**({"kind": "arrays"} if how is None else how.state()), "shape": shape}

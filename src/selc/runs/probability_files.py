@@ -14,8 +14,7 @@ from selc._io.array_files import read_arrays
 from selc._io.files import in_short
 from selc.analysis.probabilities import checked_probabilities
 from selc.data.preprocess.labels import bad_labels, checked_classes, class_names, encode, tidied
-from selc.data.sources.csv_table import CsvTable
-from selc.data.sources.recognise import TABLES
+from selc.data.sources.base import is_table
 from selc.data.sources.table_columns import IDS, existing_column, known_column, label_column
 from selc.data.sources.tables import open_table
 from selc.errors import InputError
@@ -46,7 +45,7 @@ def read_given(pred_probs: Path, labels: Path, *, column: str = "", id_column: s
     """Probabilities from an .npz or .npy file, and labels from a table or such a file, row by row."""
     arrays = _arrays(pred_probs, "--pred-probs")
     p = checked_probabilities(_chosen(arrays, PROBABILITIES, pred_probs, "--pred-probs"))
-    found = _of_table(labels, column, id_column) if labels.suffix.lower() in TABLES else _of_arrays(labels)
+    found = _of_table(labels, column, id_column) if is_table(labels) else _of_arrays(labels)
     N, C = p.shape
     if len(found.texts) != N:
         raise InputError(
@@ -108,7 +107,7 @@ def _refuse_measurements(texts: Sequence[str], path: Path) -> None:
 
 
 def _of_table(path: Path, column: str, id_column: str) -> _Labels:
-    table = open_table(path) if path.suffix.lower() in (".parquet", ".pq") else CsvTable(path, alone=True)
+    table = open_table(path, alone=True)
     label = table.names[0] if len(table.names) == 1 and not column else label_column(table, column)
     ids = existing_column(table, id_column, "id_column") if id_column else known_column(table, IDS)
     wanted = [label] if ids is None or ids == label else [label, ids]

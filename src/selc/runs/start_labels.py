@@ -24,7 +24,7 @@ class Start(NamedTuple):
     labels: Tensor
     target: Store | None = None
     rows: Tensor | None = None  # to train on; None: all
-    held: Tensor | None = None  # [N] booleans: labels that a person has decided on
+    verified: Tensor | None = None  # [N] booleans: labels that a person has decided on
     before: Tensor | None = None  # [N] the labels that were corrected, where another run did that
 
 
@@ -34,7 +34,7 @@ def corrected_by(source: LabelSource, bundle: Bundle) -> Start:
         if source.kind == "soft":
             raise InputError(f"--soft needs the soft targets of a run; got {source.path}, a table of cleaned labels.")
         cleaned = cleaned_labels(source.path, bundle)
-        return Start(cleaned.labels, rows=cleaned.rows, held=_some(cleaned.source == HUMAN), before=cleaned.given)
+        return Start(cleaned.labels, rows=cleaned.rows, verified=_some(cleaned.source == HUMAN), before=cleaned.given)
     run = RunFolder.open(source.path)
     if run.classes != bundle.classes or len(run.given) != len(bundle.labels):
         raise InputError(
@@ -48,7 +48,9 @@ def corrected_by(source: LabelSource, bundle: Bundle) -> Start:
         )
     if bundle.by_place:
         _check_same_rows(run, bundle)
-    return Start(run.corrected(), run.table("target") if source.kind == "soft" else None, run.rows, run.held, run.given)
+    return Start(
+        run.corrected(), run.table("target") if source.kind == "soft" else None, run.rows, run.verified, run.given
+    )
 
 
 def _check_same_rows(run: RunFolder, bundle: Bundle) -> None:
@@ -65,7 +67,7 @@ def _check_same_rows(run: RunFolder, bundle: Bundle) -> None:
 
 
 def with_verdicts(start: Start, path: str, bundle: Bundle) -> Start:
-    """The same labels, but those that a person decided on are what was decided, and are held; the dropped are left out.
+    """The same labels, but those that a person decided on are what was decided, and stay so; the dropped are left out.
 
     A review is about the labels that the training starts from, or about those that were corrected to them.
     """
@@ -73,8 +75,8 @@ def with_verdicts(start: Start, path: str, bundle: Bundle) -> Start:
     verdicts = verified_rows(path, bundle, *about)
     labels, target = start.labels.clone(), start.target
     labels[verdicts.rows] = verdicts.labels
-    held = torch.zeros(len(labels), dtype=torch.bool) if start.held is None else start.held.clone()
-    held[verdicts.rows], held[verdicts.dropped] = True, False
+    verified = torch.zeros(len(labels), dtype=torch.bool) if start.verified is None else start.verified.clone()
+    verified[verdicts.rows], verified[verdicts.dropped] = True, False
     left = torch.ones(len(labels), dtype=torch.bool)
     if start.rows is not None:
         left[:] = False
@@ -86,8 +88,8 @@ def with_verdicts(start: Start, path: str, bundle: Bundle) -> Start:
     if target is not None:
         target = copy.deepcopy(target)
         target.write_labels(verdicts.rows, verdicts.labels)
-    return Start(labels, target, None if bool(left.all()) else left.nonzero().flatten(), _some(held), start.before)
+    return Start(labels, target, None if bool(left.all()) else left.nonzero().flatten(), _some(verified), start.before)
 
 
-def _some(held: Tensor) -> Tensor | None:
-    return held if bool(held.any()) else None
+def _some(verified: Tensor) -> Tensor | None:
+    return verified if bool(verified.any()) else None

@@ -26,6 +26,8 @@ from selc.training.plan import Plan
 from selc.training.uncompiled import plain_step
 from selc.world import World
 
+BUCKET = 25  # megabytes of gradients that are sent at once
+
 
 class Engine:
     """One network, and how the processes of the world share the work on it."""
@@ -109,6 +111,8 @@ def _data_parallel(model: nn.Module, device: torch.device) -> nn.Module:
     known = inspect.signature(DistributedDataParallel).parameters
     buffers = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"  # its older name
     options: dict[str, Any] = {buffers: False, "gradient_as_bucket_view": True}
+    if device.type == "cpu":  # by default the last layers are sent on their own, while the others are worked on: that
+        options["bucket_cap_mb"] = BUCKET  # pays on a GPU, but here the same cores do both, and each message is a wait
     return DistributedDataParallel(model, device_ids=[device] if device.type == "cuda" else None, **options)
 
 

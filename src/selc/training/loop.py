@@ -31,7 +31,7 @@ from selc.types import Batch, EvalSet, Outcome, Pass, Step, TrainSet
 from selc.world import current
 
 
-def as_verified(method: Method, step: Step, batch: Batch, held: Tensor) -> Tensor:
+def as_verified(method: Method, step: Step, batch: Batch, verified: Tensor) -> Tensor:
     """The loss of a step, with cross entropy for labels that a person has verified: no method need doubt them.
 
     A loss of the whole batch, and one of mixed inputs, has no part that belongs to a sample; such a method sees the
@@ -40,7 +40,7 @@ def as_verified(method: Method, step: Step, batch: Batch, held: Tensor) -> Tenso
     if step.loss.dim() == 0 or step.outputs is None or not step.outputs.requires_grad or len(batch.index) == 0:
         return step.loss
     plain = -(batch.target * method.log_probs(step.outputs)).sum(dim=1)
-    return torch.where(held.index_select(0, batch.index), plain, step.loss)
+    return torch.where(verified.index_select(0, batch.index), plain, step.loss)
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class Stage:
         rank = () if world.leads else (world.rank,)
         seed_torch(self.evaluator.device, self.seed, "epoch", epoch, *rank)
         for group in optimizer.param_groups:
-            group["lr"] = plan.rate(epoch)
+            group["lr"] = plan.rate(epoch) * group["rate_factor"]
         chosen, shard = method.select(), self.shard.to(self.evaluator.device)
         order = self.order if chosen is None else self.order_of(chosen)
         batches = order.batches(epoch, plan.batch_size, shard.device)
@@ -204,7 +204,7 @@ class Stage:
                 step = method.step(engine.forward, batch) if len(index) else absent(method, engine.forward, batch)
             if step.outputs is not None:
                 self.record.note(method, step.outputs, batch.target, index)
-            losses_here = step.loss if data.held is None else as_verified(method, step, batch, data.held)
+            losses_here = step.loss if data.verified is None else as_verified(method, step, batch, data.verified)
             loss = mean_loss(losses_here, index, len(batches[number]), world.size)
             loss.backward()
             if plan.clip_norm:
@@ -223,7 +223,7 @@ class Stage:
         mean = float(world.sum(torch.stack(losses).mean())) / world.size
         if not math.isfinite(mean):
             raise TrainingError(
-                f"the training loss must stay finite; got {mean} in epoch {epoch}. Lower the learning "
+                f"the training loss must stay finite; got {mean} in epoch {epoch + 1}. Lower the learning "
                 f"rate ({plan.lr} now), or look for extreme values in the inputs."
             )
         return mean, sum(map(len, batches))

@@ -123,7 +123,7 @@ class Plan(BaseModel):
             options["fused"] = True  # one pass over the weights instead of four: half the time of SGD on a CPU
         try:
             with uncompiled(torch.optim.Optimizer.add_param_group):
-                optimizer: torch.optim.Optimizer = kind(model.parameters(), **(options | self.optimizer_options))
+                optimizer: torch.optim.Optimizer = kind(groups(model), **(options | self.optimizer_options))
         except (TypeError, ValueError) as error:
             raise ConfigError(f"optimizer_options must fit torch.optim.{self.optimizer}; got: {error}.") from None
         return optimizer
@@ -157,3 +157,15 @@ class Plan(BaseModel):
         if self.precision == "auto":
             return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else None
         return torch.bfloat16 if self.precision == "bf16" else None
+
+
+def groups(model: torch.nn.Module) -> list[dict[str, Any]]:
+    """The parameters in groups by the part of the rate that they train at; a module may say so by ``rate_factor``."""
+    factors: dict[int, float] = {}
+    for module in model.modules():
+        if (factor := getattr(module, "rate_factor", None)) is not None:
+            factors |= {id(parameter): float(factor) for parameter in module.parameters()}
+    by_factor: dict[float, list[torch.nn.Parameter]] = {}
+    for parameter in model.parameters():
+        by_factor.setdefault(factors.get(id(parameter), 1.0), []).append(parameter)
+    return [{"params": parameters, "rate_factor": factor} for factor, parameters in by_factor.items()]

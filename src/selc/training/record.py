@@ -139,7 +139,7 @@ def read_records(folder: Path, epochs: int, num_rows: int, num_classes: int) -> 
     for epoch in range(epochs):
         if blocks[epoch]["check"] != _check(blocks[epoch]):
             raise RunFolderError(
-                f"{path} must hold the losses that were recorded; got other content in epoch {epoch}. "
+                f"{path} must hold the losses that were recorded; got other content in epoch {epoch + 1}. "
                 "Bring it back from a copy, or start a new run."
             )
     fields = (np.asarray(blocks[name]) for name in Pass._fields)

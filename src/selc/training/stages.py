@@ -102,8 +102,8 @@ class Trainer:
         finally:
             torch.set_num_threads(threads)
         target, corrected = data.with_verified(outcome.target), outcome.corrected
-        if corrected is not None and data.held is not None:
-            corrected = torch.where(data.held, data.labels.hard, corrected)
+        if corrected is not None and data.verified is not None:
+            corrected = torch.where(data.verified, data.labels.hard, corrected)
         return replace(outcome, target=target, corrected=corrected, recorded=self.recorded)
 
     def __call__(

@@ -32,12 +32,14 @@ class Evidence:
     splits: int  # networks that the rows are spread over
     rows: Tensor | None = None  # [M] which rows of the training set they are; None: a set of its own
     looks_per_epoch: int = 1
+    learnt: Tensor | None = None  # [E, M] probability of the given label in the networks that were trained on the row
 
     def tensors(self) -> dict[str, Tensor]:
         """All of it, for a file."""
         found = {name: getattr(self, name).contiguous() for name in ("labels", "predictions", "confidences", "given")}
         found["about"] = torch.tensor([self.splits, self.looks_per_epoch])
-        return found if self.rows is None else found | {"rows": self.rows}
+        more = {"rows": self.rows, "learnt": self.learnt}
+        return found | {name: tensor for name, tensor in more.items() if tensor is not None}
 
     @classmethod
     def from_tensors(cls, saved: dict[str, Tensor], num_classes: int) -> Evidence:
@@ -48,6 +50,7 @@ class Evidence:
             splits=splits,
             rows=saved.get("rows"),
             looks_per_epoch=looks_per_epoch,
+            learnt=saved.get("learnt"),
         )
 
     @property

@@ -15,8 +15,9 @@ import numpy as np
 
 from selc.data.extras import sklearn_part
 from selc.data.preprocess.encoded_column import EncodedColumn
-from selc.data.preprocess.features import Numbers
+from selc.data.preprocess.features import FeatureInputs, Features, Numbers, Scale, row_number
 from selc.data.preprocess.labels import Where
+from selc.data.preprocess.preprocessor import Transform
 from selc.data.preprocess.text_column import SMALL_TABLE, Documents, TextColumn, as_documents, is_free_text
 from selc.data.preprocess.text_encoder import TextEncoder
 from selc.data.sources.csv_table import not_numeric
@@ -138,6 +139,22 @@ class Coding:
             tuple(CategoryColumn(str(c["name"]), tuple(c["levels"]), tuple(c["rare"])) for c in state["categories"]),
             tuple(texts),
         )
+
+
+def learnt_features(
+    cells: Cells, encoder: TextEncoder | None = None, where: Where = row_number
+) -> tuple[Features, FeatureInputs]:
+    """The preprocessor for the columns of a table, and the training rows as it has them."""
+    coding, x = Coding.learnt(cells, encoder)
+    how = Features(Scale.of(x, coding.measured, coding.names, where), coding.names, coding)
+    return how, how.scaled(x, where)
+
+
+def features_from_state(state: Mapping[str, Any], encoding: Transform | None = None) -> Features:
+    """The preprocessor of a run folder."""
+    arrays = state["arrays"]
+    coding = None if state["coding"] is None else Coding.from_state(state["coding"], arrays)
+    return Features(Scale(arrays["mean"], arrays["std"]), tuple(state["columns"]), coding, encoding)
 
 
 def _titles(column: CategoryColumn) -> list[str]:

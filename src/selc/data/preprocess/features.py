@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -10,11 +11,12 @@ import torch
 
 from selc.data.inputs.arrays import ArrayInputs
 from selc.data.preprocess.labels import Where
+from selc.data.preprocess.preprocessor import Made, Transform
 from selc.errors import InputError
 
 if TYPE_CHECKING:
     from selc.data.preprocess.coding import Coding
-    from selc.data.preprocess.preprocessor import Preprocessor
+    from selc.data.sources.listing import Listing
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -45,6 +47,10 @@ class Scale(NamedTuple):
             mean[measured:], std[measured:] = 0.0, 1.0
         return cls(mean, std)
 
+    def none(self) -> Scale:
+        """One for as many columns that leaves them as they are."""
+        return Scale(np.zeros_like(self.mean), np.ones_like(self.std))
+
     def apply(self, x: Numbers, columns: Sequence[str] = (), where: Where = row_number) -> torch.Tensor:
         """Rows [N, ...] as the network sees them; ``columns`` and ``where`` say in a message what does not fit."""
         with np.errstate(over="ignore"):
@@ -68,28 +74,41 @@ def _too_large(
     )
 
 
-class FeatureInputs(ArrayInputs):
-    """Features [N, D], scaled; all else says how they came about, so that later rows are treated alike.
+@dataclass(frozen=True)
+class Features:
+    """A preprocessor: items into features [N, D], each column scaled.
 
-    ``coding`` made them of the columns of a table, ``encoding`` of items such as images.
+    ``coding`` makes numbers of the columns of a table, ``encoding`` of items such as images.
     """
 
-    def __init__(
-        self,
-        x: torch.Tensor,
-        scale: Scale,
-        columns: Sequence[str] = (),
-        coding: Coding | None = None,
-        encoding: Preprocessor | None = None,
-    ) -> None:
-        super().__init__(x)
-        self.scale, self.columns, self.coding, self.encoding = scale, tuple(columns), coding, encoding
+    scale: Scale
+    columns: tuple[str, ...] = ()
+    coding: Coding | None = None
+    encoding: Transform | None = None
+    side = None
 
-    def to(self, device: torch.device) -> FeatureInputs:
-        return FeatureInputs(self.x.to(device), self.scale, self.columns, self.coding, self.encoding)
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.scale.mean.shape)
+
+    def rows(self, listing: Listing, /) -> Made:
+        x = listing.items
+        if isinstance(x, np.ndarray):
+            x = checked_array(x, listing.source, self.shape)
+        return Made(self.apply(x, listing.where, listing.source))
+
+    def apply(self, items: Any, where: Where = row_number, what: str = "x") -> FeatureInputs:
+        """Numbers [N, D], or what ``coding`` or ``encoding`` makes numbers of."""
+        if self.coding is not None:
+            return self.scaled(self.coding.apply(items), where)
+        if self.encoding is not None and not isinstance(items, np.ndarray):
+            return self.scaled(self.encoding.apply(items), where)
+        return self.scaled(finite(items, what, where), where)
+
+    def scaled(self, x: Numbers, where: Where = row_number) -> FeatureInputs:
+        return FeatureInputs(self.scale.apply(x, () if self.coding is None else self.columns, where), self)
 
     def state(self) -> dict[str, Any]:
-        """How rows become inputs: JSON, and numpy arrays under "arrays"."""
         return {
             "kind": "features" if self.coding is None else "table",
             "columns": list(self.columns),
@@ -102,6 +121,35 @@ class FeatureInputs(ArrayInputs):
                 **({} if self.encoding is None else self.encoding.arrays()),
             },
         }
+
+
+class FeatureInputs(ArrayInputs):
+    """Features [N, D], scaled; ``how`` says how they came about, so that later rows are treated alike."""
+
+    def __init__(self, x: torch.Tensor, how: Features) -> None:
+        super().__init__(x)
+        self.how = how
+
+    def to(self, device: torch.device) -> FeatureInputs:
+        return FeatureInputs(self.x.to(device), self.how)
+
+
+def checked_array(x: np.ndarray[Any, Any], name: str, shape: tuple[int, ...] | None = None) -> np.ndarray[Any, Any]:
+    """An array of numbers, a row for each sample; ``shape`` is that of the inputs in training."""
+    if x.dtype.kind not in "fiub":
+        raise InputError(f"{name} must be an array of numbers; got values of type {x.dtype}.")
+    if x.ndim < 2 or len(x) == 0:
+        raise InputError(f"{name} must be a non-empty array [N, ...], a row for each sample; got shape {x.shape}.")
+    if shape is not None and x.shape[1:] != shape:
+        raise InputError(f"{name} must hold inputs of shape {list(shape)} as in the training; got {list(x.shape[1:])}.")
+    return x
+
+
+def finite(x: np.ndarray[Any, Any], what: str = "x", where: Where = row_number) -> Numbers:
+    """An array [N, D] in float64, or an error that names a cell that is empty or infinite."""
+    numbers: Numbers = x.astype(np.float64)
+    gaps(numbers, [f"{k}" for k in range(x.shape[1])], what, where, skip_bad=False)
+    return numbers
 
 
 def gaps(x: Numbers, columns: Sequence[str], what: str, where: Where, skip_bad: bool) -> dict[int, str]:

@@ -14,7 +14,7 @@ their weights, and V.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -77,9 +77,7 @@ class TextColumn:
 
     def apply(self, texts: Documents) -> Numbers:
         """Features [N, D]; a text without a known term is as far from one class as from another."""
-        kinds: tuple[tuple[Kind, Terms], ...] = (("words", self.words), ("characters", self.characters))
-        parts = [_tf_idf(_known_terms(texts, kind, terms.names), terms.idf) for kind, terms in kinds]
-        return self._project(_side_by_side(parts))
+        return self._project(term_weights(self, texts))
 
     def _project(self, weights: Sparse) -> Numbers:
         return np.asarray(weights @ self.projection, dtype=np.float64) - self.shift
@@ -102,6 +100,19 @@ class TextColumn:
     def from_state(cls, state: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, Any]]) -> TextColumn:
         words, characters = (Terms(tuple(state[kind]), arrays[kind]) for kind in ("words", "characters"))
         return cls(str(state["name"]), words, characters, arrays["projection"], arrays["shift"])
+
+
+def term_weights(column: TextColumn, texts: Documents | Sequence[str]) -> Sparse:
+    """The weights [N, terms] of the terms that count: of words, then of characters."""
+    kinds: tuple[tuple[Kind, Terms], ...] = (("words", column.words), ("characters", column.characters))
+    return _side_by_side([_tf_idf(_known_terms(texts, kind, terms.names), terms.idf) for kind, terms in kinds])
+
+
+def analyzers() -> tuple[Callable[[str], Sequence[str]], Callable[[str], Sequence[str]]]:
+    """What finds the words of a text, and the runs of characters of a word."""
+    words = _vectorizer("words")
+    words.ngram_range = (1, 1)
+    return words.build_analyzer(), _vectorizer("characters").build_analyzer()
 
 
 # Which columns are text
@@ -151,14 +162,14 @@ def _every_term(texts: Documents, kind: Kind) -> tuple[Sparse, np.ndarray[Any, A
     return counts, vectorizer.get_feature_names_out()
 
 
-def _known_terms(texts: Documents, kind: Kind, names: Sequence[str]) -> Sparse:
+def _known_terms(texts: Documents | Sequence[str], kind: Kind, names: Sequence[str]) -> Sparse:
     """How often each of the terms stands in each text."""
     if not names:
         return _nothing(len(texts))
     return _counted(texts, kind, _vectorizer(kind, vocabulary=names).transform)
 
 
-def _counted(texts: Documents, kind: Kind, count: Any) -> Sparse:
+def _counted(texts: Documents | Sequence[str], kind: Kind, count: Any) -> Sparse:
     """Counts [N, terms] by ``count``. Characters within words are counted once for each different word."""
     if kind == "words":
         return count(texts)

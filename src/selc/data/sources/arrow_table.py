@@ -13,10 +13,12 @@ import numpy as np
 from selc._io.files import sha256
 from selc._io.parquet_file import read_parquet
 from selc.data.preprocess.features import Numbers
+from selc.data.sources.base import table_source
 from selc.data.sources.csv_table import not_numeric
 from selc.errors import InputError
 
 
+@table_source("parquet", ".parquet", ".pq")
 def parquet_table(path: Path) -> ArrowTable:
     """A Parquet file."""
     return ArrowTable(read_parquet(path), str(path), lambda: sha256(path))

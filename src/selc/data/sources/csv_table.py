@@ -15,6 +15,7 @@ import numpy as np
 
 from selc._io.files import sha256
 from selc.data.preprocess.features import Numbers
+from selc.data.sources.base import table_source
 from selc.data.sources.hints import dropping
 from selc.errors import InputError
 
@@ -23,13 +24,11 @@ BLOCK = 4_096  # rows that are turned into numbers at once
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
+@table_source("csv", ".csv", ".tsv", ".txt")
 class CsvTable:
-    """A CSV file: its columns at once, its cells when they are asked for.
+    """A CSV file: its columns at once, its cells when they are asked for."""
 
-    ``alone``: a single column will do; else it is taken for a separator that was not recognised.
-    """
-
-    def __init__(self, path: Path, alone: bool = False) -> None:
+    def __init__(self, path: Path) -> None:
         self.path, self.name = path, str(path)
         self.lines: list[int] = []  # the line on which each row ends
         with self._text() as file:
@@ -43,7 +42,7 @@ class CsvTable:
             rows = self._rows(file)
             self.names = [name.strip() for name in next(rows, [])]
             self._head = list(islice(rows, 20))
-        self._check_names(alone)
+        self._check_names()
 
     @contextmanager
     def _text(self) -> Iterator[IO[str]]:
@@ -85,17 +84,12 @@ class CsvTable:
                     return number
         return 0
 
-    def _check_names(self, alone: bool) -> None:
+    def _check_names(self) -> None:
         twice = {name for name, times in Counter(self.names).items() if times > 1}
         if twice:
             raise InputError(f"the columns of {self.path} must differ; got {sorted(twice)[0]!r} more than once.")
-        if len(self.names) < 2 - alone or not self._head:
-            single = len(self.names) == 1 and not alone
-            got = f"only the column {self.names[0]!r}" if single else "no rows below the first line"
-            raise InputError(
-                f"{self.path} must be a table with names in its first line and a sample in each other; got {got}. "
-                "Cells may be separated by comma, semicolon, tab or |."
-            )
+        if not self.names or not self._head:
+            raise no_table(self.path, "no rows below the first line")
 
     def example(self, name: str) -> str:
         """The first cell of a column that is not empty."""
@@ -157,6 +151,13 @@ class CsvTable:
         if wrong:
             raise not_numeric([name for name, _, _ in wrong], wrong[0][1], self.where(wrong[0][2]))
         return out
+
+
+def no_table(path: Path, got: str) -> InputError:
+    return InputError(
+        f"{path} must be a table with names in its first line and a sample in each other; got {got}. "
+        "Cells may be separated by comma, semicolon, tab or |."
+    )
 
 
 def separator_of(line: str) -> str:

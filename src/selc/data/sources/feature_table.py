@@ -1,141 +1,42 @@
-"""A table of features as a dataset."""
+"""The columns of a table as features: read as they are, or as training had them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 
-from selc.data.base import Bundle
-from selc.data.dealing import written_groups, written_times
-from selc.data.image_cache.cache import json_digest
-from selc.data.preprocess.coding import Cells, Coding, Column, Texts, as_category, as_numbers, read_column
+from selc.data.preprocess.coding import (
+    Cells,
+    Coding,
+    Column,
+    Texts,
+    as_category,
+    as_numbers,
+    learnt_features,
+    read_column,
+)
 from selc.data.preprocess.column_notes import notes_on_columns
-from selc.data.preprocess.features import FeatureInputs, Numbers, Scale
-from selc.data.preprocess.labels import Where, bad_labels, checked_classes, encode, notes_on, tidied
+from selc.data.preprocess.features import Features, Numbers
+from selc.data.preprocess.labels import class_names, encode
+from selc.data.preprocess.preprocessor import Made
 from selc.data.preprocess.text_column import as_documents
-from selc.data.preprocess.text_encoder import chosen_encoder
+from selc.data.preprocess.text_encoder import TextEncoder
 from selc.data.sources.csv_table import not_numeric
 from selc.data.sources.hints import all_at_once
-from selc.data.sources.image_set import skipped_note
-from selc.data.sources.recognise import suits
-from selc.data.sources.table_columns import (
-    IDS,
-    Columns,
-    Table,
-    dealing_columns,
-    existing_column,
-    first_twice,
-    known_column,
-    label_column_of,
-    listed,
-    named,
-    repeating,
-)
+from selc.data.sources.listing import Listing
+from selc.data.sources.table_columns import Table
 from selc.errors import InputError
-from selc.types import EvalSet
 
 
-class _Rows(NamedTuple):
-    """Rows that can be used, and what became of the others."""
-
-    cells: dict[str, Column]
-    labels: list[str]
-    ids: list[str]
-    kept: list[int] | None  # rows of the table; None: all
-    repeats: tuple[str, int, int] | None  # an id that is there twice, so that row numbers have to do
-    skipped: list[tuple[str, str]]
-    texts: dict[str, list[str]]  # columns that are no features
-
-    def place(self, row: int) -> int:
-        """The row of the table that a row that can be used comes from."""
-        return row if self.kept is None else self.kept[row]
-
-    def where(self, table: Table) -> Where:
-        return lambda row: table.where(self.place(row))
-
-
-def feature_bundle(train: Table, others: Mapping[str, Table], label: str, columns: Columns, skip_bad: bool) -> Bundle:
-    """Columns of numbers, categories and text, treated as the training rows say; ``others``: test sets, ``val``."""
-    ids = existing_column(train, columns.id, "id_column") if columns.id else known_column(train, IDS)
-    dealing = dealing_columns(train, columns)
-    others_than = {label, ids, *columns.drop, *dealing}
-    features = [name for name in train.names if name not in others_than]
-    if not features:
-        raise InputError(f"{train.name} must have columns of features beside {label!r}; got {listed(train.names)}.")
-    for name in columns.text:
-        if existing_column(train, name, "text_column") not in features:
-            raise InputError(f"text_column must be a column of features; got {name!r}, which has another use.")
-    known = train.classes(label)
-    first = _rows(train, "the data", label, ids, features, None, known, skip_bad, dealing, columns.text)
-    notes = []
-    if first.repeats is not None:
-        if columns.id:
-            raise repeating(train, columns.id, *first.repeats)
-        notes.append(f"column {ids!r} is no feature by its name, and repeats: samples are called by their rows")
-    classes = known or checked_classes(first.labels, train.name)
-    free = any(column.dtype.kind == "O" for column in first.cells.values())
-    encoder = chosen_encoder(columns.text_model) if free else None
-    coding, x = Coding.learnt(first.cells, encoder)
-    scale = Scale.of(x, coding.measured, coding.names, first.where(train))
-    rows = {
-        what: _rows(other, what, label_column_of(other, label), None, features, coding, classes, skip_bad)
-        for what, other in others.items()
-    }
-    sets = {
-        what: EvalSet(
-            _inputs(coding.apply(part.cells), scale, coding, part.where(others[what])), encode(part.labels, classes)
-        )
-        for what, part in rows.items()
-    }
-    labels = encode(first.labels, classes)
-    skipped = [sample for part in (first, *rows.values()) for sample in part.skipped]
-    return Bundle(
-        inputs=_inputs(x, scale, coding, first.where(train)),
-        labels=labels,
-        classes=classes,
-        shape=(x.shape[1],),
-        tests={what: part for what, part in sets.items() if what != "val"},
-        val=sets.get("val"),
-        ids=first.ids,
-        notes=[
-            *notes,
-            *_notes(coding, first.cells),
-            *notes_on_columns(first.cells, labels, first.where(train)),
-            *notes_on(labels, classes),
-            *skipped_note(skipped),
-        ],
-        skipped=skipped,
-        recipe=suits(len(labels)),
-        digest=json_digest(
-            [part.digest() for part in (train, *others.values())] + ([] if encoder is None else [encoder.digest])
-        ),
-        texts=_texts(train, coding, [n for n in columns.drop if n in train.names], first),
-        numbered=ids is None or first.repeats is not None,
-        groups=written_groups(first.texts[columns.group], columns.group) if columns.group else None,
-        time=written_times(first.texts[columns.time], columns.time, first.where(train)) if columns.time else None,
-    )
-
-
-def _texts(
-    table: Table, coding: Coding, dropped: Sequence[str], read: _Rows
-) -> Callable[[Sequence[int]], dict[str, list[str]]] | None:
-    """Columns of text for a person to look at, read again when they are asked for; also those that are no feature."""
-    names = list(dict.fromkeys([c.name for c in coding.texts] + [*dropped] + [c.name for c in coding.categories]))
-    if not names:
-        return None
-
-    def at(rows: Sequence[int]) -> dict[str, list[str]]:
-        columns, _ = table.load(names, [])
-        places = [read.place(row) for row in rows]
-        return {name: [columns[name][place] for place in places] for name in names}
-
-    return at
-
-
-def _inputs(x: Numbers, scale: Scale, coding: Coding, where: Where) -> FeatureInputs:
-    return FeatureInputs(scale.apply(x, coding.names, where), scale, coding.names, coding)
+def learnt_table(listing: Listing, encoder: TextEncoder | None) -> tuple[Features, Made]:
+    """The preprocessor for the columns of a table, and the training rows; texts are read by ``encoder``."""
+    how, inputs = learnt_features(listing.items, encoder, listing.where)
+    assert how.coding is not None
+    assert listing.labels is not None
+    labels = encode(listing.labels, class_names(listing.labels))
+    notes = [*_notes(how.coding, listing.items), *notes_on_columns(listing.items, labels, listing.where)]
+    return how, Made(inputs, notes=notes)
 
 
 def _notes(coding: Coding, cells: Cells) -> list[str]:
@@ -221,41 +122,3 @@ def _like_training(name: str, written: Sequence[str], category: bool, table: Tab
     if len(strange):
         raise not_numeric([name], str(texts[strange[0]]), table.where(int(strange[0])))
     return numbers
-
-
-def _rows(
-    table: Table,
-    what: str,
-    label: str,
-    ids: str | None,
-    features: Sequence[str],
-    coding: Coding | None,
-    classes: tuple[str, ...] | None,
-    skip_bad: bool,
-    more: Sequence[str] = (),
-    free: Sequence[str] = (),
-) -> _Rows:
-    """Read a table, ``more`` columns of it as text that is no feature; leave out what is bad, or say so."""
-    there = set(table.names)
-    if missing := [name for name in features if name not in there]:
-        raise InputError(f"{what} must have the columns of the data; got no {', '.join(map(repr, missing[:5]))}.")
-    wanted = dict.fromkeys([label, *([] if ids is None else [ids]), *more])
-    texts, cells = load_cells(table, list(wanted), features, coding, free)
-    labels = tidied(texts[label])
-    if own := table.classes(label):
-        labels = named(labels, own)
-    bad = bad_labels(labels, classes, what, table.where, skip_bad)
-    kept = [row for row in range(len(labels)) if row not in bad]
-    if not kept:
-        raise InputError(f"{what} must have a row that can be used; got none in {table.name}.")
-    repeats = first_twice(texts[ids]) if ids is not None else None
-    names = texts[ids] if ids is not None and repeats is None else [str(row) for row in range(len(labels))]
-    return _Rows(
-        {name: column[kept] for name, column in cells.items()} if bad else cells,
-        [labels[row] for row in kept],
-        [names[row] for row in kept],
-        kept if bad else None,
-        repeats,
-        [(names[row], f"{reason}, {table.where(row)}") for row, reason in sorted(bad.items())],
-        {name: [texts[name][row] for row in kept] for name in more},
-    )

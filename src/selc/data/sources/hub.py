@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from selc.data.base import Bundle, Recipe, dataset
+from selc.data.preprocess.imagery import Augmenting, Reading, Resizing
 from selc.data.sources.arrow_table import ArrowTable
+from selc.data.sources.base import folder_source
 from selc.data.sources.image_folder import PARTS
-from selc.data.sources.image_set import Augmenting, Reading, Resizing
 from selc.data.sources.recognise import existing
 from selc.data.sources.table_columns import Columns, Table
 from selc.data.sources.tables import table_bundle
@@ -37,7 +39,14 @@ def hub(
     cache_gb: float = 8.0,
 ) -> Bundle:
     """Your Hugging Face dataset: the folder that save_to_disk wrote, with or without test and validation parts."""
-    place = existing(path, "path")
+    loaded = saved_dataset(existing(path, "path"))
+    how = Reading(size, resize, augment, skip_bad, workers, cache, cache_gb)
+    columns = Columns(label_column, path_column, id_column, tuple(drop), group_column, time_column, tuple(text_column))
+    return hub_bundle(loaded, columns, how)
+
+
+def saved_dataset(place: Path) -> Any:
+    """What lies in a folder of `save_to_disk`: a dataset, or a dictionary of parts."""
     try:
         library = import_module("datasets")
     except ImportError:
@@ -46,20 +55,22 @@ def hub(
             "Install it (pip install datasets), or save the data as Parquet."
         ) from None
     try:
-        loaded = library.load_from_disk(str(place))
+        return library.load_from_disk(str(place))
     except (OSError, ValueError) as error:
         raise InputError(f"{place} must be a folder that save_to_disk wrote; got: {error}.") from None
-    how = Reading(size, resize, augment, skip_bad, workers, cache, cache_gb)
-    columns = Columns(label_column, path_column, id_column, tuple(drop), group_column, time_column, tuple(text_column))
-    return hub_bundle(loaded, columns, how)
+
+
+@folder_source("hub")
+def was_saved(place: Path) -> bool:
+    """Whether `save_to_disk` left its marks at the top of a folder."""
+    return any((place / mark).is_file() for mark in ("dataset_dict.json", "state.json"))
 
 
 def hub_bundle(thing: Any, columns: Columns | None = None, how: Reading | None = None) -> Bundle:
     """A dataset, or a dictionary of parts of which one is the training part."""
     parts = _parts(thing) if isinstance(thing, Mapping) else {"train": thing}
-    tables: dict[str, Table] = {name: _HubTable(part, name) for name, part in parts.items()}
-    train, held = tables.pop("train"), tables.pop("val", None)
-    return table_bundle(train, tables, held, columns or Columns(), how or Reading())
+    tables: dict[str, Table] = {name: HubTable(part, name) for name, part in parts.items()}
+    return table_bundle(tables.pop("train"), tables, columns or Columns(), how or Reading())
 
 
 def _parts(parts: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,7 +80,17 @@ def _parts(parts: Mapping[str, Any]) -> dict[str, Any]:
     return named
 
 
-class _HubTable(ArrowTable):
+def is_training(name: str) -> bool:
+    """Whether a part of a dictionary of datasets is trained on."""
+    return PARTS.get(name.lower(), name) == "train"
+
+
+def training_part(thing: Any) -> HubTable:
+    """The rows that are trained on, of a dataset or of a dictionary of parts."""
+    return HubTable(_parts(thing)["train"] if isinstance(thing, Mapping) else thing, "train")
+
+
+class HubTable(ArrowTable):
     """The rows of a dataset as Arrow hands them out; names of classes come from its features."""
 
     def __init__(self, part: Any, name: str) -> None:
@@ -78,7 +99,7 @@ class _HubTable(ArrowTable):
         # In this format images stay as they are stored: bytes, or the path of a file.
         rows = part.with_format("arrow")[:]
         super().__init__(rows, f"the {name} part of the dataset", lambda: content_digest(rows), files=True)
-        self.features = part.features
+        self.part, self.features = part, part.features
 
     def classes(self, name: str) -> tuple[str, ...] | None:
         names = getattr(self.features.get(name), "names", None)

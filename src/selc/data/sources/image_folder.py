@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from selc._io.paths import Inside, is_image, is_text
 from selc.data.base import Bundle, Recipe, dataset
 from selc.data.image_cache.decode import shown
-from selc.data.sources.image_set import Augmenting, Listing, Reading, Resizing, image_bundle
+from selc.data.preprocess.imagery import Augmenting, Reading, Resizing
+from selc.data.sources.base import folder_source
+from selc.data.sources.image_set import image_bundle
+from selc.data.sources.listing import Listing
 from selc.data.sources.recognise import existing
 from selc.errors import InputError
 
@@ -56,15 +59,21 @@ def folder(
 ) -> Bundle:
     """Your images: a folder with a sub-folder per class, or with train, val and test folders of such."""
     how = Reading(size, resize, augment, skip_bad, workers, cache, cache_gb)
-    train, held, tests, notes = listings(path, test, val, IMAGES)
-    return image_bundle(train, tests, held, how, notes)
+    train, others, notes = listings(path, test, val, IMAGES)
+    return image_bundle(train, others, how, notes)
 
 
-Parts = tuple[Listing, Listing | None, dict[str, Listing], list[str]]
+@folder_source("folder", last=True)
+def has_folders(place: Path) -> bool:
+    """Whether there are sub-folders."""
+    return any(inner.is_dir() for inner in place.iterdir())
+
+
+Parts = tuple[Listing, dict[str, Listing], list[str]]
 
 
 def listings(path: str, test: str, val: str, kind: Files) -> Parts:
-    """The training samples, those of validation, the test sets, and a note if these were found by their names."""
+    """The training samples, the other sets, and a note if these were found by their names."""
     root = existing(path, "path")
     given = {name: existing(place, name) for name, place in (("test", test), ("val", val)) if place}
     try:
@@ -85,7 +94,12 @@ def _listed(root: Path, given: dict[str, Path], kind: Files) -> Parts:
             f"the training {kind.noun} are those in {Path(train.source).name}" + (apart and f"; {apart} kept apart")
         )
     others = {name: list_folder(place, name, kind) for name, place in {**parts, **given}.items()}
-    return train, others.pop("val", None), others, notes
+    return train, in_order(others), notes
+
+
+def in_order(sets: Mapping[str, Listing]) -> dict[str, Listing]:
+    """Test sets first, then that of validation."""
+    return dict(sorted(sets.items(), key=lambda named: named[0] == "val"))
 
 
 def _parts(root: Path) -> dict[str, Path]:

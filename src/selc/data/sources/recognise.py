@@ -9,16 +9,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from selc._io.paths import is_image, is_inside, is_text
+from selc._io.near import near_by
+from selc._io.paths import is_inside
 from selc.data.base import Recipe
+from selc.data.sources.base import ARRAYS, TABLES, endings_of, source_of
 from selc.errors import InputError
-
-ACCEPTED = (
-    "a folder with a sub-folder of images or .txt files per class, a .csv, .tsv or .parquet table with a label column, "
-    "an .npz file with arrays x and y, or a folder that a Hugging Face dataset was saved to"
-)
-TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
-_SAVED = ("dataset_dict.json", "state.json")  # what `save_to_disk` leaves at the top of its folder
 
 SMALL_SET = 5_000  # images: below that a deep network mostly learns them by heart
 SMALL_IMAGE = 64  # pixels a side
@@ -30,74 +25,46 @@ def choice_for(path: str, **options: Any) -> dict[str, Any]:
     place = existing(path, "data")
     more = {key: value for key, value in options.items() if value is not None}
     more |= {key: str(existing(more[key], key)) for key in ("test", "val") if more.get(key)}
-    if place.is_dir():
-        name = "hub" if any((place / mark).is_file() for mark in _SAVED) else "folder"
-        if name == "folder" and holds_texts(place):
-            name = "texts"
-        if name == "folder" and not any(inner.is_dir() for inner in place.iterdir()):
-            tables = sorted(p.name for p in place.iterdir() if p.suffix.lower() in (*TABLES, ".npz"))
-            hint = f" Do you mean {place / tables[0]}?" if tables else ""
-            raise InputError(f"data must be {ACCEPTED}; got the folder {place}, which has no sub-folders.{hint}")
-    elif place.suffix.lower() in TABLES:
-        name = "table"
-    elif place.suffix.lower() == ".npz":
-        name = "npz"
-    else:
-        raise InputError(f"data must be {ACCEPTED}; got the file {place}.")
-    return {"name": name, "path": str(place), **more}
+    found = source_of(place)
+    if found is None and place.is_dir():
+        files = sorted(p.name for p in place.iterdir() if p.suffix.lower() in endings_of(TABLES) + endings_of(ARRAYS))
+        hint = f" Do you mean {place / files[0]}?" if files else ""
+        raise InputError(f"data must be {accepted()}; got the folder {place}, which has no sub-folders.{hint}")
+    if found is None:
+        raise InputError(f"data must be {accepted()}; got the file {place}.")
+    return {"name": found.data, "path": str(place), **more}
 
 
-def holds_texts(root: Path) -> bool:
-    """Whether the sub-folders hold .txt files and no image."""
-    found = False
-    for folder, inner, files in os.walk(root):
-        inner[:] = [name for name in inner if not name.startswith(".")]
-        there = [name for name in files if not name.startswith(".")]
-        if any(map(is_image, there)):
-            return False
-        found = found or (Path(folder) != root and any(map(is_text, there)))
-    return found
+def accepted() -> str:
+    """The forms that data may have."""
+    tables, arrays = (" or ".join(endings_of(data)) for data in (TABLES, ARRAYS))
+    return (
+        f"a folder with a sub-folder of images or .txt files per class, a table ({tables}) with a label column, a file "
+        f"({arrays}) with arrays x and y, or a folder that a Hugging Face dataset was saved to"
+    )
 
 
 def existing(path: str, option: str) -> Path:
     """The absolute path of what ``path`` names, or an error that names the option."""
     if not path:
-        raise InputError(f"{option} must be the path of your data; got none. It may be {ACCEPTED}.")
+        raise InputError(f"{option} must be the path of your data; got none. It may be {accepted()}.")
     place = Path(os.path.abspath(Path(path).expanduser()))
     if not os.path.exists(place):  # unlike its namesake, it raises nothing
         raise InputError(
-            f"{option} must be a path that exists; got {path!r}: no such file or folder at {place}.{_near_by(place)}"
+            f"{option} must be a path that exists; got {path!r}: no such file or folder at {place}.{near_by(place)}"
         )
     return place
 
 
 def no_such_data(data: str, datasets: Iterable[str]) -> InputError:
     """The error for what is neither a path nor a dataset by name. What lies beside it is nearer than a dataset."""
-    beside = _near_by(Path(os.path.abspath(data)))
-    names = get_close_matches(data.lower(), datasets, n=1, cutoff=0.4 if not beside else 0.75)
+    beside = near_by(Path(os.path.abspath(data)))
+    names = get_close_matches(data.lower(), datasets, n=1, cutoff=0.6)
     by_name = f" Did you mean the dataset {names[0]!r}?" if names and not beside else ""
     return InputError(
         f"data must be a file, a folder or a dataset by name; got {data!r}: no such file or folder.{beside}{by_name} "
         "The datasets by name: `selc list datasets`."
     )
-
-
-def _near_by(place: Path) -> str:
-    """What in the folder of ``place`` is called nearly so, as a question; "" if nothing is."""
-    folder = place.parent
-    try:
-        there = sorted(p.name for p in folder.iterdir() if not p.name.startswith("."))
-    except OSError:
-        missing = next(parent for parent in folder.parents if parent.is_dir())
-        return f" There is no {folder.relative_to(missing).parts[0]!r} in {missing}."
-    near = get_close_matches(place.name, there, n=3, cutoff=0.6)
-    lower = {name.lower(): name for name in there}
-    if not near and place.name.lower() in lower:
-        near = [lower[place.name.lower()]]
-    if not near:
-        return ""
-    said = [f"the folder {name!r}" if (folder / name).is_dir() else f"the file {name!r}" for name in near]
-    return f" Did you mean {' or '.join(said)}?"
 
 
 def check_outside(out: Path, name: str, options: Mapping[str, Any]) -> None:

@@ -106,17 +106,12 @@ def named(labels: Sequence[str], classes: Sequence[str]) -> list[str]:
     return [names.get(label, label) for label in labels]
 
 
-def first_twice(values: Sequence[str]) -> tuple[str, int, int] | None:
-    """The first value that was there before, with both of its rows; None if all differ."""
-    if len(set(values)) == len(values):
-        return None
-    first: dict[str, int] = {}
-    return next((value, first[value], row) for row, value in enumerate(values) if first.setdefault(value, row) != row)
-
-
-def repeating(table: Table, column: str, value: str, first: int, second: int) -> InputError:
+def repeating(table: Table, column: str) -> InputError:
+    """The error for a column of names in which one stands twice."""
+    values, first = table.load([column], [])[0][column], dict[str, int]()
+    second = next(row for row, value in enumerate(values) if first.setdefault(value, row) != row)
     return InputError(
-        f"id_column must tell samples apart; got {column!r} of {table.name}, where {value[:60]!r} stands "
-        f"{table.where(first)} and again {table.where(second)}. Give each sample a value of its own, or call samples "
-        f"by their rows: leave the option out, and the column too ({dropping([column])})."
+        f"id_column must tell samples apart; got {column!r} of {table.name}, where {values[second][:60]!r} stands "
+        f"{table.where(first[values[second]])} and again {table.where(second)}. Give each sample a value of its own, "
+        f"or call samples by their rows: leave the option out, and the column too ({dropping([column])})."
     )

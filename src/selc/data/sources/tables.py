@@ -5,25 +5,33 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from selc._io.paths import Inside
 from selc.data.base import Bundle, Recipe, dataset
-from selc.data.dealing import written_groups, written_times
+from selc.data.image_cache.cache import json_digest
+from selc.data.preprocess.features import Features
+from selc.data.preprocess.imagery import Augmenting, Reading, Resizing
 from selc.data.preprocess.labels import tidied
+from selc.data.preprocess.text_encoder import chosen_encoder
 from selc.data.sources.annotators import AnnotatedTable
-from selc.data.sources.arrow_table import parquet_table
-from selc.data.sources.csv_table import CsvTable
-from selc.data.sources.feature_table import feature_bundle
-from selc.data.sources.image_set import Augmenting, Items, Listing, Reading, Resizing, image_bundle
-from selc.data.sources.recognise import TABLES, existing
+from selc.data.sources.base import TABLES, endings_of, is_table, source_of
+from selc.data.sources.bundling import bundle_of
+from selc.data.sources.csv_table import no_table
+from selc.data.sources.feature_table import learnt_table, load_cells
+from selc.data.sources.image_set import image_bundle
+from selc.data.sources.listing import Items, Listing, Written
+from selc.data.sources.recognise import existing
 from selc.data.sources.table_columns import (
+    IDS,
     Columns,
     Table,
     dealing_columns,
     existing_column,
-    first_twice,
     image_column,
+    known_column,
     label_column,
     label_column_of,
     listed,
@@ -59,20 +67,17 @@ def table(
     """Your table, CSV or Parquet: labels beside numbers, categories, texts, paths of images or images themselves."""
     how = Reading(size, resize, augment, skip_bad, workers, cache, cache_gb)
     train = open_table(existing(path, "path"))
-    tests = {"test": open_table(existing(test, "test"))} if test else {}
-    held = open_table(existing(val, "val")) if val else None
+    others = {name: open_table(existing(place, name)) for name, place in (("test", test), ("val", val)) if place}
     dealing = (group_column, time_column)
     columns = Columns(label_column, path_column, id_column, tuple(drop), *dealing, tuple(text_column), text_model)
     if not annotator_column:
-        return table_bundle(train, tests, held, columns, how)
-    return _annotated(AnnotatedTable(train, columns, annotator_column), tests, held, columns, how)
+        return table_bundle(train, others, columns, how)
+    return _annotated(AnnotatedTable(train, columns, annotator_column), others, columns, how)
 
 
-def _annotated(
-    train: AnnotatedTable, tests: Mapping[str, Table], held: Table | None, columns: Columns, how: Reading
-) -> Bundle:
+def _annotated(train: AnnotatedTable, others: Mapping[str, Table], columns: Columns, how: Reading) -> Bundle:
     """A table with labels by several annotators: what most say, and the shares of their votes to train on."""
-    bundle = table_bundle(train, tests, held, columns._replace(label=train.label), how)
+    bundle = table_bundle(train, others, columns._replace(label=train.label), how)
     if len(bundle.labels) != len(train.votes.said):
         raise InputError(
             f"every sample must be of use where several annotators label them; got {len(train.votes.said)} samples, of "
@@ -83,54 +88,135 @@ def _annotated(
 
 
 def open_table(path: Path, alone: bool = False) -> Table:
-    """A table by the ending of its name; ``alone``: a single column will do."""
-    if path.is_dir() or path.suffix.lower() not in TABLES:
-        raise InputError(f"a table must be a file with the ending {', '.join(TABLES)}; got {path}.")
-    return parquet_table(path) if path.suffix.lower() in (".parquet", ".pq") else CsvTable(path, alone)
+    """A table by the ending of its name. A single column is a separator that was not recognised, unless ``alone``."""
+    if path.is_dir() or not is_table(path):
+        raise InputError(f"a table must be a file with the ending {', '.join(endings_of(TABLES))}; got {path}.")
+    found = source_of(path)
+    assert found is not None
+    opened: Table = found.use(path)
+    if len(opened.names) == 1 and not alone:
+        raise no_table(path, f"only the column {opened.names[0]!r}")
+    return opened
 
 
-def table_bundle(train: Table, tests: Mapping[str, Table], val: Table | None, columns: Columns, how: Reading) -> Bundle:
-    """A table as a dataset: of images if a column holds or names some, else of features."""
+def table_bundle(train: Table, others: Mapping[str, Table], columns: Columns, how: Reading) -> Bundle:
+    """A table as a dataset: of images if a column holds or names some, else of features; ``others``: tests, "val"."""
     label, image = label_column(train, columns.label), image_column(train, columns.path)
     for name in columns.drop:
         existing_column(train, name, "drop")
-    others = {**tests, **({"val": val} if val is not None else {})}
     for what, other in others.items():
         if image is not None and image not in other.names:
             raise InputError(f"{what} must have the column {image!r} like the data; got {listed(other.names)}.")
     if image is None:
         return feature_bundle(train, others, label, columns, how.skip_bad)
     listings = {
-        what: _listing(other, what, label_column_of(other, label), image, Columns()) for what, other in others.items()
+        what: _images(other, what, label_column_of(other, label), image, Columns()) for what, other in others.items()
     }
-    held = listings.pop("val", None)
-    return image_bundle(_listing(train, "the data", label, image, columns), listings, held, how)
+    return image_bundle(_images(train, "the data", label, image, columns), listings, how)
 
 
-def _listing(table: Table, what: str, label: str, image: str, columns: Columns) -> Listing:
+def feature_bundle(train: Table, others: Mapping[str, Table], label: str, columns: Columns, skip_bad: bool) -> Bundle:
+    """Columns of numbers, categories and text, treated as the training rows say."""
+    ids = existing_column(train, columns.id, "id_column") if columns.id else known_column(train, IDS)
+    others_than = {label, ids, *columns.drop, *dealing_columns(train, columns)}
+    features = [name for name in train.names if name not in others_than]
+    if not features:
+        raise InputError(f"{train.name} must have columns of features beside {label!r}; got {listed(train.names)}.")
+    for name in columns.text:
+        if existing_column(train, name, "text_column") not in features:
+            raise InputError(f"text_column must be a column of features; got {name!r}, which has another use.")
+    rows = _features(train, "the data", label, features, columns._replace(id=ids or ""))
+    encoder = chosen_encoder(columns.text_model) if any(c.dtype.kind == "O" for c in rows.items.values()) else None
+    notes = []
+    if rows.numbered and ids is not None:
+        if columns.id:
+            raise repeating(train, columns.id)
+        notes.append(f"column {ids!r} is no feature by its name, and repeats: samples are called by their rows")
+    return bundle_of(
+        rows,
+        {
+            what: partial(_features, other, what, label_column_of(other, label), features)
+            for what, other in others.items()
+        },
+        lambda listing: learnt_table(listing, encoder),
+        skip_bad=skip_bad,
+        digest=json_digest([t.digest() for t in (train, *others.values())] + ([encoder.digest] if encoder else [])),
+        notes=notes,
+    )
+
+
+def _features(table: Table, what: str, label: str, features: Sequence[str], how: Columns | Features) -> Listing:
+    """The rows of a table: of the training, whose other columns are known, or as they were read there."""
+    columns, coding = (Columns(), how.coding) if isinstance(how, Features) else (how, None)
+    if missing := [name for name in features if name not in set(table.names)]:
+        raise InputError(f"{what} must have the columns of the data; got no {', '.join(map(repr, missing[:5]))}.")
+    ids = [columns.id] if columns.id in table.names else []
+    wanted = list(dict.fromkeys([label, *ids, *dealing_columns(table, columns)]))
+    texts, cells = load_cells(table, wanted, features, coding, columns.text)
+    named = texts[columns.id] if ids else None
+    if named is not None and len(set(named)) < len(named):
+        named = None
+    names = named or [str(row) for row in range(len(texts[label]))]
+    return _listing(table, what, label, texts, cells, names, columns, numbered=named is None)
+
+
+def _images(table: Table, what: str, label: str, image: str, columns: Columns) -> Listing:
     """The images that a table holds or names."""
-    inline, id_column = table.images(image), columns.id
-    ids = existing_column(table, id_column, "id_column") if id_column else label
-    dealing = dealing_columns(table, columns)
-    texts, _ = table.load(list({label, ids, *dealing} | ({image} if inline is None else set())), [])
+    inline, ids = table.images(image), columns.id
+    if ids:
+        existing_column(table, ids, "id_column")
+    used = {label, *([ids] if ids else []), *dealing_columns(table, columns)}
+    texts, _ = table.load(list(used | ({image} if inline is None else set())), [])
+    items, names = image_items(table, image, texts)
+    if ids and len(set(texts[ids])) < len(texts[ids]):
+        raise repeating(table, ids)
+    found = _listing(table, what, label, texts, items, texts[ids] if ids else names, columns)
+    notes = [f"of {table.name} only the columns {label!r} and {image!r} are used"]
+    return replace(
+        found,
+        digest=table.digest() if inline is not None else "",  # else that of the files
+        notes=notes if set(table.names) - {image, *used} else [],
+        numbered=inline is not None and not ids,
+    )
+
+
+def image_items(table: Table, image: str, texts: Mapping[str, Sequence[str]]) -> tuple[Items, list[str]]:
+    """The images in a column, or the files that it names; and what they are called."""
+    inline = table.images(image)
+    return table_files(table, texts[image]) if inline is None else (inline, [str(row) for row in range(len(inline))])
+
+
+def _listing(
+    table: Table,
+    what: str,
+    label: str,
+    texts: Mapping[str, list[str]],
+    items: Any,
+    names: Sequence[str],
+    columns: Columns,
+    numbered: bool = False,
+) -> Listing:
+    """Rows of a table, of which some columns were read as ``texts``."""
     labels, classes = tidied(texts[label]), table.classes(label)
-    items: Items
-    if inline is not None:
-        items, names, digest = inline, [str(row) for row in range(len(labels))], table.digest()
-    else:
-        items, names = table_files(table, texts[image])
-        digest = ""  # that of the files
-    if id_column:
-        names = texts[id_column]
-        if twice := first_twice(names):
-            raise repeating(table, id_column, *twice)
-    unused = set(table.names) - {label, image, ids, *dealing}
-    notes = [f"of {table.name} only the columns {label!r} and {image!r} are used"] if unused else []
-    groups = written_groups(texts[columns.group], columns.group) if columns.group else None
-    time = written_times(texts[columns.time], columns.time, table.where) if columns.time else None
-    labels = named(labels, classes) if classes else labels
-    numbered = inline is not None and not id_column
-    return Listing(what, table.name, items, names, labels, table.where, digest, notes, classes, numbered, groups, time)
+
+    def at(names: Sequence[str], rows: Sequence[int]) -> dict[str, list[str]]:
+        columns, _ = table.load(names, [])
+        return {name: [columns[name][row] for row in rows] for name in names}
+
+    return Listing(
+        what,
+        table.name,
+        items,
+        names,
+        named(labels, classes) if classes else labels,
+        table.where,
+        classes=classes,
+        numbered=numbered,
+        groups=Written(columns.group, texts[columns.group]) if columns.group else None,
+        time=Written(columns.time, texts[columns.time]) if columns.time else None,
+        texts=at,
+        besides=[name for name in columns.drop if name in table.names],
+    )
 
 
 def table_files(table: Table, paths: Sequence[str]) -> tuple[list[str], list[str]]:

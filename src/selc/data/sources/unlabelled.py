@@ -6,16 +6,13 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import torch
-
 from selc._io.paths import Inside, is_image
 from selc.data.base import Bundle
-from selc.data.image_cache.cache import cache_folder, json_digest
-from selc.data.image_cache.decode import image_pixels, shown
-from selc.data.inputs.images import ImageInputs
+from selc.data.image_cache.decode import shown
+from selc.data.preprocess.imagery import Reading, Resizing
 from selc.data.sources.image_folder import is_run
-from selc.data.sources.image_set import Chosen, Reading, Resizing, size_for, skipped_note, view_of
-from selc.data.sources.originals import original_pictures
+from selc.data.sources.image_set import image_bundle
+from selc.data.sources.listing import Listing
 from selc.data.sources.recognise import existing
 from selc.errors import InputError
 
@@ -32,35 +29,14 @@ def unlabelled(
 ) -> Bundle:
     """Your images without labels, for `selc embed` and `selc predict`: a folder, with or without sub-folders."""
     how = Reading(size, resize, "none", skip_bad, workers, cache, cache_gb)
-    root = existing(path, "path")
-    names = files_below(root, is_image, "images")
-    items = [f"{root}/{name}" for name in names]
-    side, resizing = size_for(items, how)
-    pixels, found = image_pixels(
-        items,
-        (side, side),
-        resize=resizing,
-        cache=cache_folder(how.cache),
-        workers=how.workers,
-        names=names,
-        source=str(root),
-        skip_bad=how.skip_bad,
-        limit=int(how.cache_gb * 1e9),
-    )
-    kept = list(range(len(names))) if found.kept is None else found.kept.tolist()
-    ids = [shown(names[row]) for row in kept]
-    skipped = [(shown(names[row]), reason) for row, reason in found.bad]
-    return Bundle(
-        inputs=ImageInputs(pixels, view_of(pixels, (side, side), "none"), resize=resizing),
-        labels=torch.zeros(len(kept), dtype=torch.long),
-        classes=(),
-        shape=(3, side, side),
-        ids=ids,
-        notes=skipped_note(skipped),
-        skipped=skipped,
-        digest=json_digest(found.digest, ids),
-        pictures=original_pictures(Chosen(items, kept), ids),
-    )
+    return image_bundle(files_listing(existing(path, "path"), is_image, "images"), {}, how)
+
+
+def files_listing(root: Path, wanted: Callable[[str], bool], noun: str) -> Listing:
+    """All the wanted files below a folder, or a single one."""
+    names = files_below(root, wanted, noun) if root.is_dir() else [root.name]
+    items = [f"{root if root.is_dir() else root.parent}/{name}" for name in names]
+    return Listing("the data", str(root), items, names, None, lambda row: shown(names[row]))
 
 
 def files_below(root: Path, wanted: Callable[[str], bool], noun: str) -> list[str]:

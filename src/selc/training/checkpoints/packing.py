@@ -70,8 +70,17 @@ def pack_optimizer(
 def unpack_optimizer(
     optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor], values: Mapping[str, Any]
 ) -> None:
+    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     state: dict[int, dict[str, Any]] = {}
     for name, value in {**unpack("optimizer", tensors), **unpack("optimizer", values)}.items():
         number, key = name.split("/", 1)
-        state.setdefault(int(number), {})[key] = value
+        state.setdefault(int(number), {})[key] = _laid_out(value, weights[int(number)])
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
+def _laid_out(value: Any, weight: Tensor) -> Any:
+    """A tensor in memory as its weight is: a file knows no strides, and a fused step goes through both by place."""
+    same = isinstance(value, Tensor) and type(value) is Tensor and value.shape == weight.shape
+    if not same or value.stride() == weight.stride():
+        return value
+    return torch.empty_strided(value.shape, weight.stride(), dtype=value.dtype, device=value.device).copy_(value)

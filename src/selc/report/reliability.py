@@ -1,4 +1,4 @@
-"""How far to trust a run, what to beware of, and what would make its result more certain."""
+"""How far a run can be relied on, what to beware of, and what would make its result more certain."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def _doubts(run: Snapshot) -> list[str]:
     ]
 
 
-def trust(run: Snapshot) -> list[str]:
-    """How far to trust the run."""
-    said = _trust(run)
+def reliability(run: Snapshot) -> list[str]:
+    """How far the run can be relied on."""
+    said = _reliability(run)
     return of_classifier(said) if run.classifier else said
 
 
-def _trust(run: Snapshot) -> list[str]:
+def _reliability(run: Snapshot) -> list[str]:
     said = []
     if not run.finished:
         said.append(
@@ -52,7 +52,7 @@ def _trust(run: Snapshot) -> list[str]:
             "What it found is shown as it was; how many labels are wrong is not said any more. Train again to know it."
         )
     elif run.noise is not None:
-        said += _trust_in_estimates(run)
+        said += _reliance_on_estimates(run)
     elif run.why is Why.NOT_LEARNT:
         said.append(
             "Not at all: the network contradicts labels because it has not learnt them yet. The figures and lists on "
@@ -61,7 +61,7 @@ def _trust(run: Snapshot) -> list[str]:
     elif run.why is Why.TOO_FEW:
         said.append("Nothing could be held out, so nothing is said about which labels are wrong.")
     else:
-        said += _trust_in_belief(run)
+        said += _reliance_on_belief(run)
     said += doubts(run)
     if run.noise is None:
         said.append(
@@ -73,7 +73,7 @@ def _trust(run: Snapshot) -> list[str]:
     return said
 
 
-def _trust_in_estimates(run: Snapshot) -> list[str]:
+def _reliance_on_estimates(run: Snapshot) -> list[str]:
     """Of a run that judged by held-out samples."""
     decision = run.decision()
     assert run.noise is not None
@@ -115,7 +115,7 @@ def _not_held_out(run: Snapshot) -> list[str]:
     ]
 
 
-def _trust_in_belief(run: Snapshot) -> list[str]:
+def _reliance_on_belief(run: Snapshot) -> list[str]:
     """Of a run that held nothing out."""
     said = [
         "There is no estimate of the share of wrong labels, so label_issues.csv calls everything that the method "
