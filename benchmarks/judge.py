@@ -83,7 +83,7 @@ class Again(SELC):
         self.evidence = evidence
 
     def fit(self, data: TrainSet, train: Train) -> Outcome:
-        return self._decided(Judged(self.evidence, decide(self.evidence, train.epochs), data), train)
+        return self.by_decision(Judged(self.evidence, decide(self.evidence, train.epochs), data), train)
 
 
 class Bench:

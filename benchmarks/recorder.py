@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from machine import machine
 from overhead import MLP, THREADS, Measurement, Task, bare, table
 from selc._io.files import write_text
 from selc.recorder import Recorder
@@ -77,7 +78,51 @@ def main() -> None:
             lines.append(line | environment())
             print(json.dumps(lines[-1]), flush=True)
     write_text(arguments.out / "recorder.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
-    write_text(arguments.out / "recorder.md", table(lines, "Recorder", "recorder"))
+    write_page(arguments.out)
+
+
+def write_page(folder: Path) -> None:
+    """What it costs, and what `recorder_lists.py` found of how good its list is."""
+    lines, lists = (
+        [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        for path in (folder / "recorder.jsonl", folder / "recorder-lists.jsonl")
+    )
+    parts = [table(lines, "Recorder", "recorder")] if lines else []
+    write_text(folder / "recorder.md", "\n".join([*parts, *([of_lists(lists)] if lists else [])]))
+
+
+def of_lists(lines: list[dict[str, Any]]) -> str:
+    """Average precision of finding the wrong labels, cell by cell."""
+    rivals = ("ap_recorder", "ap_ce_mean", "ap_folds", "ap_selc")
+    about = lines[0]
+    page = [
+        "## How good its list is",
+        "",
+        f"Written by `benchmarks/recorder_lists.py` at commit {about['commit']} with torch {about['torch']}, "
+        f"{machine(about)}: average precision of finding the wrong labels, sorted by label quality. The small data of "
+        "the first half of `judge.toml`, seed 0, labels flipped to any other class. The recorder watches one plain "
+        "training (MLP 512-512, settings by the number of rows) and gets no held-out rows. *CE mean* is the mean "
+        "probability of the label over such a training, *folds* the probability of the label by five networks that "
+        "never saw it, *SELC* a whole run (up to six trainings): these three are taken from the same cells of "
+        f"[judge](judge.md), measured at commit {', '.join(sorted({line['judged_at'] for line in lines}))}.",
+        "",
+        "| data | noise | rows | recorder | CE mean | folds | SELC | seconds, recorder / SELC |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for line in lines:
+        scores = [line[rival] for rival in rivals]
+        marked = [f"**{score:.3f}**" if score == max(scores) else f"{score:.3f}" for score in scores]
+        seconds = f"{line['seconds']:.1f} / {line['selc_seconds']:.1f}"
+        page.append(f"| {line['data']} | {line['noise']} | {line['rows']} | {' | '.join(marked)} | {seconds} |")
+    means = [statistics.mean(line[rival] for line in lines) for rival in rivals]
+    page.append(f"| mean | | | {' | '.join(f'{mean:.3f}' for mean in means)} | |")
+    folds, selc = (sum(line["ap_recorder"] > line[rival] for line in lines) for rival in ("ap_folds", "ap_selc"))
+    page += [
+        "",
+        f"The recorder's list is better than that of five folds in {folds} of {len(lines)} cells, and than that of a "
+        f"SELC run in {selc}.",
+    ]
+    return "\n".join(page) + "\n"
 
 
 if __name__ == "__main__":

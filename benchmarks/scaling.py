@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from machine import machine
-from overhead import THREADS, Measurement, Task, Turn, bare, ours
+from overhead import CNN, THREADS, Measurement, Task, Turn, bare, ours
 from selc._io.files import write_text
 from selc.nets import create as create_net
 from selc.runs.folder import environment
@@ -190,11 +190,11 @@ def memory(repeats: int, largest: int) -> Iterator[dict[str, Any]]:
             yield {"kind": "memory", "rows": N, "classes": C, "store": store, "start": seconds, "bytes": int(taken)}
 
 
-def processes(repeats: int, rows: int) -> dict[str, Any]:
+def processes(repeats: int, task: Task) -> dict[str, Any]:
     """One epoch by two processes with one thread each over one process with one thread, and over one with two."""
     seconds: dict[str, list[float]] = {"two": [], "one": [], "threads": []}
     with tempfile.TemporaryDirectory() as place:
-        x, y = replace(LOOP, rows=rows).data()
+        x, y = task.data()
         import numpy as np
 
         np.savez(Path(place) / "data.npz", x=x.numpy(), y=y.numpy())
@@ -206,8 +206,8 @@ def processes(repeats: int, rows: int) -> dict[str, Any]:
         for repeat, (name, (start, threads)) in product(range(repeats), ways.items()):
             out = Path(place) / f"{name}-{repeat}"
             command = [sys.executable, *start, "train", str(Path(place) / "data.npz"), "--method", "ce"]
-            command += ["--net", "mlp", "--epochs", "4", "--out", str(out)]
-            command += ["--set", f"train.threads={threads}", "--set", "train.batch_size=1024"]
+            command += ["--net", task.net, "--epochs", "4", "--out", str(out)]
+            command += ["--set", f"train.threads={threads}", "--set", f"train.batch_size={task.batch_size}"]
             subprocess.run(command, env=os.environ | {"OMP_NUM_THREADS": str(threads)}, capture_output=True, check=True)
             entries = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
             seconds[name].append(statistics.median(e["seconds"] for e in entries[1:]))
@@ -217,7 +217,9 @@ def processes(repeats: int, rows: int) -> dict[str, Any]:
     }
     return {
         "kind": "processes",
-        "rows": rows,
+        "net": task.net,
+        "rows": task.rows,
+        "shape": list(task.shape),
         "seconds": {k: statistics.median(v) for k, v in seconds.items()},
         **ratios,
     }
@@ -262,7 +264,8 @@ def page(lines: list[dict[str, Any]]) -> str:
     text += ["", "## Processes", ""]
     for line in (entry for entry in lines if entry.get("kind") == "processes"):
         text.append(
-            f"An epoch of {line['rows']:,} x 256 by `torchrun --nproc-per-node 2`, one thread each: "
+            f"An epoch of {line['rows']:,} x {line.get('shape', 256)} by the network {line.get('net', 'mlp')} with "
+            "`torchrun --nproc-per-node 2`, one thread each: "
             f"{line['two/one']:.2f} of the time of one process with one thread, {line['two/threads']:.2f} of one "
             "process with two threads (wall clock, two cores)."
         )
@@ -299,7 +302,8 @@ def main() -> None:
         for line in memory(max(1, arguments.repeats // 2), arguments.largest):
             keep(line)
     if "processes".startswith(arguments.only):
-        keep(processes(arguments.repeats, min(50_000, arguments.largest)))
+        for task in (replace(LOOP, batch_size=1024), replace(CNN, rows=5_120, batch_size=256)):
+            keep(processes(arguments.repeats, replace(task, rows=min(task.rows, arguments.largest))))
     write_text(arguments.out / "scaling.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
     write_text(arguments.out / "scaling.md", page(lines))
     print(page(lines))
