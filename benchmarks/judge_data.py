@@ -67,13 +67,16 @@ class Cell:
 
 
 def jobs(half: str, seeds: int = 3) -> Iterator[Job]:
-    """The cells of one half, the small data first."""
+    """The cells of one half, or of the third set, the small data first."""
     about = tomllib.loads(LIST.read_text())
-    for size in ("small", "large", "pixels"):
+    for size in ("fresh", "small", "large", "pixels"):
         for seed in about["seeds"][size][:seeds]:
             for data in about[half].get(size, []):
                 human = about["noise"]["features"] if data.startswith("features") else []
-                yield from (Job(data, noise, seed) for noise in [*about["noise"][size], *human])
+                kinds = [*about["noise"][size], *human]
+                if data in about["classes"]["two"]:
+                    kinds = [noise for noise in kinds if not noise.startswith("pair")]
+                yield from (Job(data, noise, seed) for noise in kinds)
 
 
 def load(job: Job, folder: str | None, tables: str | None) -> Cell:

@@ -19,20 +19,20 @@ RANKINGS = {"ap_folds": "five folds", "ap_aum": "AUM", "ap_ce_mean": "mean over 
 
 
 def page(lines: list[Line]) -> str:
-    first = {job.data for job in jobs("first")}
     text = [
         "# The judge",
         "",
         "All defaults, `python benchmarks/judge.py`. A cell is a data set with a noise; its seeds are taken together. "
         "Clean test accuracy of the last epoch, in per cent, unless said otherwise. Which data were in view while "
-        "rules were chosen (the first half) is fixed in judge.toml. Commits: "
+        "rules were chosen (the first half) and which never are (the third set) is fixed in judge.toml. Commits: "
         f"{', '.join(sorted({str(line['commit']) for line in lines}))}.",
         "",
     ]
-    for half, there in (("first", True), ("second", False)):
-        chosen = [line for line in lines if (line["data"] in first) == there]
-        planned = len(list(jobs(half)))
-        text += [f"# The {half} half: {len(chosen)} of {planned} trainings", "", *(_half(chosen) if chosen else [])]
+    for half, name in (("first", "first half"), ("second", "second half"), ("third", "third set")):
+        planned = list(jobs(half))
+        there = {(job.data, job.noise) for job in planned}
+        chosen = [line for line in lines if (line["data"], line["noise"]) in there]
+        text += [f"# The {name}: {len(chosen)} of {len(planned)} trainings", "", *(_half(chosen) if chosen else [])]
     return "\n".join(text)
 
 
