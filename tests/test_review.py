@@ -90,7 +90,33 @@ def content_of(html: Path) -> dict[str, Any]:
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', html.read_text(), re.S)
     assert found is not None
     content: dict[str, Any] = json.loads(found[1])
-    return content
+    return unpacked(content)
+
+
+def unpacked(content: dict[str, Any]) -> dict[str, Any]:
+    """What the page's script makes of the columns: each sample for itself, links by key."""
+    columns, classes = content["samples"], content["classes"]
+    samples, links = [], {}
+    for k, name in enumerate(columns["id"]):
+        key = str(columns["key"][k])
+        nearer, alike = content["near"].get(key, (None, []))
+        link = columns["link"][k] if columns["link"] else None
+        if link is not None:
+            links[key] = content["links"] + (link or name)
+        samples.append(
+            {
+                "id": name,
+                "key": key,
+                "given": classes[columns["given"][k]],
+                "suggested": classes[columns["suggested"][k]],
+                "zone": content["zones"][columns["zone"][k]],
+                "confidence": columns["confidence"][k],
+                "quality": columns["quality"][k],
+                "nearer": nearer,
+                "alike": alike,
+            }
+        )
+    return {**content, "samples": samples, "links": links}
 
 
 def decide(run: RunFolder, verdicts: dict[int, tuple[str, str | None]], path: Path) -> Path:

@@ -120,6 +120,7 @@ def write_review_of(
         "total": len(names),
         "classes": names_of,
         "samples": [{**sample(found, columns, row, names, names_of), "alike": []} for row in rows],
+        "links": {},
         "pictures": {str(row): view.picture for row, view in seen.items() if view.picture},
         "small": {},
         "texts": {str(row): [cell for cell in view.cells if cell[0] == TEXT] for row, view in seen.items()},

@@ -2,6 +2,7 @@
 // Everything that the user wrote reaches the page by textContent, so that it stays text.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
+  data.samples = unpacked(data.samples); // they lie by column: a page of 100,000 is a quarter as long
   const byId = new Map(data.samples.map((sample) => [sample.id, sample]));
   const storeKey = `selc-review-${data.run}`;
   const get = (id) => document.getElementById(id);
@@ -33,6 +34,22 @@
   for (const name of data.classes) if (/^[0-9]$/.test(name)) assign(name, name);
   const left = free.filter((key) => !classOf.has(key));
   for (const name of data.classes) if (!keyOf.has(name) && left.length) assign(name, left.shift());
+
+  function unpacked(columns) {
+    const link = (k) => (columns.link[k] == null ? undefined : data.links + (columns.link[k] || columns.id[k]));
+    return columns.id.map((id, k) => {
+      const key = String(columns.key[k]);
+      const [nearer, alike] = data.near[key] ?? [null, []];
+      return {
+        id, key, nearer, alike, link: link(k),
+        given: data.classes[columns.given[k]],
+        suggested: data.classes[columns.suggested[k]],
+        zone: data.zones[columns.zone[k]],
+        confidence: columns.confidence[k],
+        quality: columns.quality[k],
+      };
+    });
+  }
 
   function isDecision(entry) {
     const texts = ["sample_id", "given", "suggested", "verdict"];
@@ -285,7 +302,7 @@
     get("measured").hidden = !said.length;
   }
 
-  const pictureOf = (sample) => data.pictures[sample.key] ?? data.links[sample.key];
+  const pictureOf = (sample) => data.pictures[sample.key] ?? sample.link;
 
   function card(sample) {
     const item = make("li", undefined, decided.has(sample.id) ? "item done" : "item");
@@ -354,7 +371,7 @@
 
   function enlarge() {
     const sample = shown[at];
-    const picture = sample && (data.links[sample.key] ?? data.pictures[sample.key]);
+    const picture = sample && (sample.link ?? data.pictures[sample.key]);
     if (!picture || grid) return;
     const image = get("large-picture");
     image.onerror = () => { // the file is not where it was: what is in the page is shown
