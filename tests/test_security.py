@@ -29,8 +29,9 @@ from selc._io.files import FLOOR, in_short, read_json, read_toml
 from selc._io.parquet_file import _groups, _page_sizes, read_parquet
 from selc.data import DATASETS
 from selc.data.image_cache.decode import image_pixels
+from selc.data.preprocess.imagery import Reading
 from selc.data.published.idx import read_idx
-from selc.data.published.listed import ImageFiles, Reading
+from selc.data.published.listed import ImageFiles, image_bundle
 from selc.errors import ConfigError, InputError, RunFolderError
 from selc.review.cleaned_tree import _targets
 from selc.runs import Config, RunFolder
@@ -283,12 +284,13 @@ def test_a_folder_of_new_images_does_not_lead_elsewhere(secret: Path, tmp_path: 
 @pytest.mark.parametrize("name", ["../secret.png", "a/../../secret.png", "/etc/passwd", "..", "a\\..\\..\\secret.png"])
 def test_a_published_list_names_only_files_in_its_folder(name: str, secret: Path, tmp_path: Path) -> None:
     from selc.data.inputs.augment import View
-    from selc.data.published.listed import _read
 
     files = ImageFiles(tmp_path / "data", ["own.png", name], np.array([0, 1]))
     view = View((8, 8), (0.5,) * 3, (0.5,) * 3)
     with pytest.raises(InputError, match="must name files in"):
-        _read("set", "train", files, (8, 8), view, Reading("off", 1, False, 1.0))
+        image_bundle(
+            "set", files, {}, classes=("a", "b"), stored=(8, 8), view=view, augment=False, rows=0, reading=Reading()
+        )
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")

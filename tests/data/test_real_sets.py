@@ -13,6 +13,8 @@ from PIL import Image
 from selc.data import DATASETS, FACTS, RECIPES, Bundle
 from selc.data.published import animal10n, clothing1m, webvision  # noqa: F401
 from selc.errors import InputError
+from selc.runs.new_data import Ids, new_samples
+from selc.runs.preprocessing import state_of
 from tests.data import miniatures
 from tests.data.miniatures import MAKERS, put
 from tests.tiers import exhaustive
@@ -79,7 +81,21 @@ def test_an_image_that_cannot_be_read_is_named_or_left_out_with_its_label(name: 
     assert left.ids == [name for name in whole.ids if name != bad]
     assert left.labels.tolist() == [y for k, y in enumerate(whole.labels.tolist()) if k != 3]
     assert len(left.inputs) == len(left.labels)
-    assert any("1 images of the train list cannot be read" in note for note in left.notes)
+    assert any(note.startswith("1 bad sample was left out: ") and bad in note for note in left.notes)
+    assert [sample for sample, _ in left.skipped] == [bad]
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_new_images_are_brought_to_size_as_those_of_the_set_were(name: str, data: Path, tmp_path: Path) -> None:
+    MAKERS[name](data)
+    bundle = DATASETS[name](augment=False)
+    assert bundle.ids is not None
+    Image.effect_noise((90, 60), 80).convert("RGB").save(tmp_path / "long.png")  # which a stretch would distort
+    found = new_samples(state_of(bundle.inputs), tmp_path / "long.png", Ids())
+    (x,) = found.inputs.stream([torch.tensor([0])], None)
+    side, colours = {"animal10n": (64, IMAGENET), "clothing1m": (256, CLOTHING), "webvision": (256, IMAGENET)}[name]
+    expected = by_pillow(tmp_path / "long.png", side, bundle.shape[1], *colours)
+    torch.testing.assert_close(x[0], expected, atol=0.02, rtol=0)
 
 
 @pytest.mark.parametrize("name", REAL)

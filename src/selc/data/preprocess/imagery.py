@@ -60,6 +60,7 @@ class Images:
     stored: tuple[int, int]  # before the window of the view is cut out
     resize: Resize = "stretch"
     reading: Reading = Reading(cache="off")
+    published: bool = False  # whether size and colours are those of a set that is known by name, and nobody's choice
 
     @classmethod
     def learnt(cls, listing: Listing, side: int, resize: Resize, how: Reading) -> tuple[Images, Made]:
@@ -118,7 +119,8 @@ class Images:
 
     def _made(self, pixels: Pixels, found: Decoded, listing: Listing) -> Made:
         kept = None if found.kept is None else found.kept.tolist()
-        notes = [*_size_notes(found, self.stored[0], self.resize), *_contradictions(found.alike, listing)]
+        sizes = found.notes if self.published else _size_notes(found, self.stored[0], self.resize)
+        notes = [*sizes, *_contradictions(found.alike, listing)]
         return Made(ImageInputs(pixels, self.view, resize=self.resize), kept, found.bad, notes, found.digest)
 
     def _like(self, array: Array, name: str) -> ArrayPixels:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from selc.data.base import Bundle, Facts, Recipe, dataset
 from selc.data.inputs.augment import View
-from selc.data.published.listed import IMAGENET, ImageFiles, Reading, image_bundle
+from selc.data.preprocess.imagery import Reading
+from selc.data.published.listed import IMAGENET, ImageFiles, image_bundle
 from selc.data.published.places import folders, not_there
 from selc.data.published.shared import checked
 from selc.errors import InputError
@@ -57,7 +58,7 @@ def animal10n(
         view=View((64, 64), *IMAGENET, flip=True),  # flips only: nothing is cut off
         augment=augment,
         rows=rows,
-        reading=Reading(cache, workers, skip_bad, cache_gb),
+        reading=Reading(skip_bad=skip_bad, workers=workers, cache=cache, cache_gb=cache_gb),
     )
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from selc.data.base import Bundle, Facts, Recipe, dataset
 from selc.data.inputs.augment import View
-from selc.data.published.listed import ImageFiles, Reading, image_bundle, lines
+from selc.data.preprocess.imagery import Reading
+from selc.data.published.listed import ImageFiles, image_bundle, lines
 from selc.data.published.places import folders, not_there
 from selc.data.published.shared import checked
 from selc.errors import InputError
@@ -55,14 +56,16 @@ def clothing1m(
     return image_bundle(
         "clothing1m",
         _files(folder, "noisy_train_key_list.txt", noisy),
-        {"test": _files(folder, "clean_test_key_list.txt", clean)},
-        val=_files(folder, "clean_val_key_list.txt", clean),
+        {
+            "test": _files(folder, "clean_test_key_list.txt", clean),
+            "val": _files(folder, "clean_val_key_list.txt", clean),
+        },
         classes=CLOTHES,
         stored=(256, 256),
         view=View((224, 224), MEAN, STD, flip=True),
         augment=augment,
         rows=rows,
-        reading=Reading(cache, workers, skip_bad, cache_gb),
+        reading=Reading(skip_bad=skip_bad, workers=workers, cache=cache, cache_gb=cache_gb),
     )
 
 

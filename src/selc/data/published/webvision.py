@@ -7,7 +7,8 @@ from pathlib import Path
 
 from selc.data.base import Bundle, Facts, Recipe, dataset
 from selc.data.inputs.augment import View
-from selc.data.published.listed import IMAGENET, ImageFiles, Reading, image_bundle, lines
+from selc.data.preprocess.imagery import Reading
+from selc.data.published.listed import IMAGENET, ImageFiles, image_bundle, lines
 from selc.data.published.places import base_folder, folders, not_there
 from selc.data.published.shared import checked
 from selc.errors import InputError
@@ -62,7 +63,7 @@ def webvision(
         view=View((227, 227), *IMAGENET, flip=True),
         augment=augment,
         rows=rows,
-        reading=Reading(cache, workers, skip_bad, cache_gb),
+        reading=Reading(skip_bad=skip_bad, workers=workers, cache=cache, cache_gb=cache_gb),
     )
 
 
