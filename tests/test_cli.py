@@ -314,7 +314,7 @@ def test_a_rewind_reads_as_a_rewind() -> None:
 def test_the_bar_fits_its_terminal(width: int, parts: list[str]) -> None:
     written = io.StringIO()
     console = Console(file=written, force_terminal=True, width=width, color_system=None)
-    entry = {"stage": 0, "epoch": 99, "loss": 1.234, "changed": 0.12, "test": {"top1": 0.95}}
+    entry = {"stage": 0, "epoch": 99, "loss": 1.234, "would_relabel": 0.12, "test": {"top1": 0.95}}
     with Screen(console) as screen:
         screen.on_stage_begin(0, 100, 0, 1000, "split 3 of 5")
         screen.on_batch_end(50_000)

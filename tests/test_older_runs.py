@@ -54,6 +54,13 @@ def test_what_it_found_is_read_as_it_was_written(place: Path) -> None:
     assert torch.equal(run.analysis().corrected, run.corrected())
 
 
+def test_what_was_recorded_of_an_epoch_has_the_names_of_today(place: Path) -> None:
+    written = read_json(place / "run" / "stage-1" / "manifest.json")["history"]
+    entries = [entry for entry in RunFolder.open("run").history() if entry["stage"] == 1]
+    assert [entry["would_relabel"] for entry in entries] == [entry["changed"] for entry in written]
+    assert not any("changed" in entry for entry in entries)
+
+
 def test_it_is_reported_without_an_estimate_that_was_replaced(place: Path) -> None:
     run = Snapshot(place / "run")
     assert run.of_older

@@ -256,7 +256,7 @@ def test_verdicts_win_and_a_skipped_sample_is_as_if_not_reviewed(digits: RunFold
         c = float(issue[row]["suggested_confidence"])
         counts["0.0 to 0.7" if c < 0.7 else "0.7 to 0.9" if c < 0.9 else "0.9 to 1.0"] += 1
     for band, count in counts.items():
-        assert re.search(rf"confidence {band} +" + (rf"\d of {count}," if count else "none judged"), result.stdout)
+        assert re.search(rf"confidence {band} +" + (rf"\d of {count}," if count else "none reviewed"), result.stdout)
     only = ["--human-only", "--out", str(tmp_path / "only.parquet")]
     assert call("apply", str(digits.path), "--decisions", str(path), *only).exit_code == 0
     import pyarrow.parquet as pq

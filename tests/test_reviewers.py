@@ -9,12 +9,12 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 
 from selc.errors import InputError
-from selc.runs.decisions import Decision, Decisions
+from selc.runs.decisions import Decisions, Verdict
 from selc.runs.reviewers import kappa, merged
 
 
 def file(**verdicts: tuple[str, str | None]) -> Decisions:
-    made = {name: Decision(name, "cat", verdict, label) for name, (verdict, label) in verdicts.items()}
+    made = {name: Verdict(name, "cat", verdict, label) for name, (verdict, label) in verdicts.items()}
     return Decisions(Path("decisions.json"), "run", 9, made)
 
 

@@ -20,7 +20,7 @@ from selc.errors import InputError
 from selc.runs import RunFolder
 from selc.runs.cleaned import clean
 from selc.runs.cleaned_source import corrected_table, write_corrected
-from selc.runs.decisions import Decision, Decisions
+from selc.runs.decisions import Decisions, Verdict
 
 QUICK = ("--epochs", "1", "--method", "ce", "--label-column", "the kind")
 
@@ -63,7 +63,7 @@ def test_a_csv_table_comes_back_with_all_that_was_in_it(
     selc("train", path, *QUICK, "--out", tmp_path / "run")
     run = RunFolder.open(tmp_path / "run")
     found = findings_of(run, [0, 4])
-    drop = Decisions(Path("d"), "", 20, {"P 7": Decision("P 7", "yes", "drop", None)})
+    drop = Decisions(Path("d"), "", 20, {"P 7": Verdict("P 7", "yes", "drop", None)})
     cleaned = clean(run, found, drop)
     write_corrected(corrected_table(cleaned, found, run, run.config.data), tmp_path / "back.csv")
     before, after = path.read_bytes(), (tmp_path / "back.csv").read_bytes()

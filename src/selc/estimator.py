@@ -437,5 +437,5 @@ class _Printed(Callback):
 
     def on_epoch_saved(self, record: EpochRecord) -> None:
         entry = record.entry
-        changed = f"  would relabel {entry['changed']:.1%}" if "changed" in entry else ""
-        print(f"stage {entry['stage']}  epoch {entry['epoch'] + 1}  loss {entry['loss']:.4f}{changed}")
+        relabel = f"  would relabel {entry['would_relabel']:.1%}" if "would_relabel" in entry else ""
+        print(f"stage {entry['stage']}  epoch {entry['epoch'] + 1}  loss {entry['loss']:.4f}{relabel}")

@@ -164,8 +164,8 @@ def describe(entry: dict[str, Any], wide: bool = True) -> str:
     measured = [f"{name} {headline(value):.1%}" for name, value in accuracies(entry).items()]
     if "held_out" in entry:
         measured.append(f"held out {entry['held_out']:.1%}")
-    if wide and "changed" in entry:
-        words.append(f"would relabel {entry['changed']:.1%}")
+    if wide and "would_relabel" in entry:
+        words.append(f"would relabel {entry['would_relabel']:.1%}")
     return ", ".join([*words, *(measured if wide else measured[:1])])
 
 

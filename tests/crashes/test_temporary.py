@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from selc._io.files import held, sweep, temporary_of, write_text, write_whole
+from selc._io.files import locked, sweep, temporary_of, write_text, write_whole
 from selc._io.together import NOTE, together, undo
 from selc.errors import RunFolderError
 
@@ -89,7 +89,7 @@ def test_a_writer_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
 
 
 def test_a_held_file_is_removed_unless_it_was_put_in_place(tmp_path: Path) -> None:
-    with held(tmp_path / ".a.tmp"), held(tmp_path / ".b.tmp"):
+    with locked(tmp_path / ".a.tmp"), locked(tmp_path / ".b.tmp"):
         (tmp_path / ".a.tmp").rename(tmp_path / "a")
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 

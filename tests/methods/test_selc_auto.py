@@ -260,7 +260,7 @@ def test_wrong_labels_that_are_learnt_by_heart_show_and_are_put_right(noisy: Dig
     ]
     assert right[0] < 0.65
     assert min(right[1:]) > right[0] + 0.1
-    assert not any(entry["changed"] > 0 for entry in outcome.history[: int(found.start)])
+    assert not any(entry["would_relabel"] > 0 for entry in outcome.history[: int(found.start)])
 
 
 def test_clean_labels_are_left_alone() -> None:
@@ -548,7 +548,7 @@ def test_the_pilot_of_the_paper_starts_a_fresh_run_before_the_largest_m1() -> No
     start = max(turning_point(pilot.losses, "M1") - 1, 0)
     direct_loss = [e for e in outcome.history if e["stage"] == 1]
     assert len(direct_loss) == EPOCHS
-    changed = [e["epoch"] for e in direct_loss if e["changed"] > 0]
+    changed = [e["epoch"] for e in direct_loss if e["would_relabel"] > 0]
     assert not changed or changed[0] >= start
     assert_same_bits(results(outcome), results(fit(After(SELC(start=start, alpha=0.9), 1))))
     assert outcome.decided is None

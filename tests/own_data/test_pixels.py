@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from selc._io.files import held
+from selc._io.files import locked
 from selc.data import progress
 from selc.data.image_cache import cache as cache_module
 from selc.data.image_cache import decode, pool, worker
@@ -147,7 +147,7 @@ def test_what_a_killed_program_left_is_removed_at_once_and_nothing_else(tmp_path
     dead, living, foreign = cache / ".0123456789ab-x.tmp", cache / ".ba9876543210-y.tmp", cache / ".thesis.tmp"
     for path in (dead, foreign):
         path.write_bytes(b"1")
-    with held(living):  # as by another program that is at it
+    with locked(living):  # as by another program that is at it
         image_pixels(files_of(folder(tmp_path / "data")), SIZE, cache=cache)
         assert living.exists()
     assert not dead.exists()

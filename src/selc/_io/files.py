@@ -59,7 +59,7 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
     temporary = temporary_of(path)
     with writing(path):
         make_folder(path.parent)
-        with held(temporary):
+        with locked(temporary):
             write(temporary)
             sync(temporary)
             os.replace(temporary, path)
@@ -72,7 +72,7 @@ def temporary_of(path: Path) -> Path:
 
 
 @contextmanager
-def held(temporary: Path, mode: int = 0o666) -> Iterator[None]:
+def locked(temporary: Path, mode: int = 0o666) -> Iterator[None]:
     """A new temporary file to fill, locked as long as this process is at it; what is left of it at the end is removed.
 
     The lock goes with the process, however it ends: whoever gets it knows that the writer is dead. Where the system

@@ -143,7 +143,7 @@ def apply(
             print(f"two reviewers     {said}; the others are left undecided")
         if changes:
             _show(changes, "suggested changes")
-        if kept is not None and kept.judged:
+        if kept is not None and kept.reviewed:
             _show([kept], "suggested to keep")
         if origin_of(folder).name != ARRAYS and folder.config.noise.name == "none":  # drawn noise would come back
             say({}, [_train_again(folder, tables[0], decisions)])
@@ -166,22 +166,22 @@ def _train_again(run: RunFolder, cleaned: Path, decisions: list[Path] | None) ->
 
 
 def _as_dict(band: Band | None) -> dict[str, float] | None:
-    if band is None or not band.judged:
+    if band is None or not band.reviewed:
         return None
     low, high = band.interval
-    return {"judged": band.judged, "agreed": band.agreed, "low": low, "high": high}
+    return {"reviewed": band.reviewed, "agreed": band.agreed, "low": low, "high": high}
 
 
 def _show(bands: list[Band], title: str) -> None:
-    if not bands[-1].judged:
-        print(f"{title} none judged yet")
+    if not bands[-1].reviewed:
+        print(f"{title} none reviewed yet")
         return
     print(f"{title}: how often the reviewer agreed, with the 95 % interval")
     for place, band in enumerate(bands):
         name = "all" if place == len(bands) - 1 else f"confidence {band.low:.1f} to {band.high:.1f}"
-        if band.judged:
+        if band.reviewed:
             low, high = band.interval
-            share = f"{band.agreed} of {band.judged}, {band.agreed / band.judged:.0%} ({low:.0%} to {high:.0%})"
+            share = f"{band.agreed} of {band.reviewed}, {band.agreed / band.reviewed:.0%} ({low:.0%} to {high:.0%})"
         else:
-            share = "none judged"
+            share = "none reviewed"
         print(f"  {name:<22}{share}")

@@ -96,7 +96,7 @@ def training(run: Snapshot) -> Picture:
     line = _with_epochs(run).timeline
     curves: dict[str, list[tuple[float, float]]] = {}
     for place, entry in enumerate(line, 1):
-        for key, label in (("disagree", PREDICTED), ("changed", BELIEVED)):
+        for key, label in (("disagree", PREDICTED), ("would_relabel", BELIEVED)):
             if key in entry:
                 curves.setdefault(label, []).append((place, entry[key]))
         for name, value in accuracies(entry).items():

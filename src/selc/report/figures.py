@@ -113,7 +113,7 @@ def training(run: RunFolder) -> Figure:
     line = shot.timeline
     curves: dict[str, dict[int, float]] = {}
     for place, entry in enumerate(line, start=1):  # as a person counts epochs
-        for key, label in (("disagree", "predicted otherwise than labelled"), ("changed", BELIEVED)):
+        for key, label in (("disagree", "predicted otherwise than labelled"), ("would_relabel", BELIEVED)):
             if key in entry:
                 curves.setdefault(label, {})[place] = entry[key]
         for name, value in accuracies(entry).items():

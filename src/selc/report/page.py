@@ -141,7 +141,7 @@ def _epochs(run: Snapshot) -> dict[str, Any]:
     for entry in (line[place] for place in places):
         measured = accuracies(entry)
         cells = [f"{entry['loss']:.3f}" if "loss" in entry else "–"]
-        cells += [percent(entry[key]) if key in entry else "–" for key in ("disagree", "changed")]
+        cells += [percent(entry[key]) if key in entry else "–" for key in ("disagree", "would_relabel")]
         cells += [percent(headline(measured[name])) if name in measured else "–" for name in sets]
         rows.append((run.stage_number(entry), entry["epoch"] + 1, cells))
     heads = ["loss", "predicted otherwise", "would relabel", *(f"accuracy on {name}" for name in sets)]

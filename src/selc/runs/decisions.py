@@ -28,7 +28,7 @@ VERDICTS = ("keep", "suggested", "other", "drop", "skip")
 BANDS = (0.0, 0.7, 0.9, 1.0)  # of the confidence; the last one includes its end
 
 
-class Decision(NamedTuple):
+class Verdict(NamedTuple):
     """One verdict; ``label`` is the name of the class that the sample has by it, None without one."""
 
     sample_id: str
@@ -44,7 +44,7 @@ class Decisions:
     path: Path
     run: str  # fingerprint of the run that was reviewed
     samples: int  # of that run
-    made: Mapping[str, Decision]  # by the id of the sample
+    made: Mapping[str, Verdict]  # by the id of the sample
 
     @classmethod
     def read(cls, path: Path | str) -> Decisions:
@@ -60,9 +60,9 @@ class Decisions:
         count = content.get("samples")
         if not isinstance(entries, list) or not isinstance(count, int) or not isinstance(content.get("run"), str):
             raise InputError(f"{path} must hold run, samples and decisions; got a file without one of them.")
-        made: dict[str, Decision] = {}
+        made: dict[str, Verdict] = {}
         for place, entry in enumerate(entries):
-            decision = _decision(entry, f"decision {place + 1} of {path}")
+            decision = _verdict(entry, f"decision {place + 1} of {path}")
             if decision.sample_id in made:
                 raise InputError(
                     f"{path} must decide on each sample once; got {decision.sample_id!r} more than once. "
@@ -131,19 +131,19 @@ def check_unique(ids: Sequence[str], where: str) -> None:
 
 
 class Band(NamedTuple):
-    """How many suggestions of a range of confidence were judged, and how many the reviewer agreed with."""
+    """How many suggestions of a range of confidence were reviewed, and how many the reviewer agreed with."""
 
     low: float
     high: float
-    judged: int
+    reviewed: int
     agreed: int
 
     @property
     def interval(self) -> tuple[float, float]:
         """Wilson's 95 % interval of the share (Wilson, 1927)."""
-        if not self.judged:
+        if not self.reviewed:
             return 0.0, 1.0
-        z, n, p = 1.959964, self.judged, self.agreed / self.judged
+        z, n, p = 1.959964, self.reviewed, self.agreed / self.reviewed
         middle = (p + z * z / (2 * n)) / (1 + z * z / n)
         half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
         return max(0.0, middle - half), min(1.0, middle + half)
@@ -153,17 +153,17 @@ def agreement(decisions: Decisions, findings: Findings, run: RunFolder, *, chang
     """How often the reviewer chose the label that the run suggests, by its confidence; the last entry is the total.
 
     With ``changes`` only suggestions of another label than the given one count, else only those of the given label.
-    A sample that was dropped was judged and not agreed with; one that was skipped was not judged.
+    A sample that was dropped was reviewed and not agreed with; one that was skipped was not reviewed.
     """
     place = {sample: row for row, sample in enumerate(run.ids)}
-    judged = [d for d in decisions.made.values() if d.verdict != "skip"]
-    rows = [place[d.sample_id] for d in judged]
+    reviewed = [d for d in decisions.made.values() if d.verdict != "skip"]
+    rows = [place[d.sample_id] for d in reviewed]
     suggested = [run.classes[label] for label in findings.suggested[rows].tolist()]
     differs = (findings.suggested != findings.given)[rows].tolist()
     counted = [
         (confidence, decision.label == label)
         for decision, label, confidence, other in zip(
-            judged, suggested, _floats(findings.confidence[rows]), differs, strict=True
+            reviewed, suggested, _floats(findings.confidence[rows]), differs, strict=True
         )
         if other == changes
     ]
@@ -190,7 +190,7 @@ def _content(path: Path) -> Any:
         ) from None
 
 
-def _decision(entry: Any, where: str) -> Decision:
+def _verdict(entry: Any, where: str) -> Verdict:
     if not isinstance(entry, dict):
         raise InputError(f"{where} must be an object; got {type(entry).__name__}.")
     texts = {}
@@ -208,4 +208,4 @@ def _decision(entry: Any, where: str) -> Decision:
         )
     if verdict == "other" and not isinstance(label, str):
         raise InputError(f"{where} must name the label that was chosen; got {label!r:.80}.")
-    return Decision(texts["sample_id"], texts["given"], verdict, label)
+    return Verdict(texts["sample_id"], texts["given"], verdict, label)

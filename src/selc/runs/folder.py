@@ -47,7 +47,7 @@ from selc.errors import RunFolderError
 from selc.memory.store import Store
 from selc.noise import Noise
 from selc.runs.config import Config
-from selc.runs.older import as_today, check_same_series, findings_in, judged_by_training_pass
+from selc.runs.older import as_today, check_same_series, epoch_as_today, findings_in, judged_by_training_pass
 from selc.runs.preprocessing import write_inputs
 from selc.training.checkpoints.checkpoint import drop_older
 from selc.training.record import read_records
@@ -211,7 +211,7 @@ class RunFolder:
 
     @property
     def settled(self) -> Tensor | None:
-        """Samples that a person has judged before the run, [N] booleans: the label decided on, or dropped."""
+        """Samples that a person has settled before, [N] booleans: the label is verified, or the sample dropped."""
         verified, rows = self.verified, self.rows
         if verified is None and rows is None:
             return None
@@ -270,7 +270,7 @@ class RunFolder:
     def history(self) -> list[dict[str, Any]]:
         """One entry per epoch of every stage, from the checkpoints; epochs that were stepped back over are marked."""
         manifests = [self._manifest(stage) for stage in range(len(self.stages()))]
-        entries = [entry for manifest in manifests for entry in manifest.get("history", [])]
+        entries = [epoch_as_today(entry) for manifest in manifests for entry in manifest.get("history", [])]
         for stage, epoch in (manifest["begin"] for manifest in manifests if "begin" in manifest):
             for entry in entries:
                 if entry["stage"] == stage and entry["epoch"] >= epoch:

@@ -51,6 +51,11 @@ def judged_by_training_pass(summary: dict[str, Any]) -> bool:
     return "why_unchanged" not in summary
 
 
+def epoch_as_today(entry: dict[str, Any]) -> dict[str, Any]:
+    """What was recorded of an epoch, under the names of today: "changed" was a share of beliefs, and of labels too."""
+    return {"would_relabel" if name == "changed" else name: value for name, value in entry.items()}
+
+
 def as_today(summary: dict[str, Any], num_classes: int) -> dict[str, Any]:
     """The summary of a run that judged by its training pass, with what every run of today says."""
     why = None if summary["changed"] else str(Why.NOT_LEARNT if summary.get("unlearnt") else Why.METHOD)

@@ -1,4 +1,4 @@
-"""Two people who judged samples of the same run: their verdicts as one, and how far they agree."""
+"""Two people who reviewed samples of the same run: their verdicts as one, and how far they agree."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from selc.errors import InputError
-from selc.runs.decisions import Decision, Decisions
+from selc.runs.decisions import Decisions, Verdict
 
 
 class Agreement(NamedTuple):
-    """Of samples that both have judged: on how many they agree, and Cohen's kappa."""
+    """Of samples that both have reviewed: on how many they agree, and Cohen's kappa."""
 
     both: int
     agreed: int
-    kappa: float | None  # None: they judged none in common, or both said the same of all
+    kappa: float | None  # None: they reviewed none in common, or both said the same of all
 
 
 def merged(files: Sequence[Decisions]) -> tuple[Decisions, Agreement | None]:
@@ -52,6 +52,6 @@ def kappa(pairs: Sequence[tuple[str | None, str | None]]) -> float | None:
     return (observed - expected) / (1 - expected)
 
 
-def _outcome(decision: Decision) -> str | None:
+def _outcome(decision: Verdict) -> str | None:
     """The label that a sample has by a verdict; None if it is dropped."""
     return decision.label

@@ -270,7 +270,7 @@ class Stage:
             entry["given_loss"] = float(kept.losses[seen].mean())
             entry["disagree"] = float((kept.predictions[seen] != given[seen]).float().mean())
         if self.method.keeps_belief:
-            entry["changed"] = float((kept.beliefs != given).float().mean())
+            entry["would_relabel"] = float((kept.beliefs != given).float().mean())
         for name, data in self.tests.items():
             entry[name] = self.evaluator.measure(data, self.metrics)
         if self.val is not None:

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from selc._io.files import held, make_folder, sweep, sync_folder
+from selc._io.files import locked, make_folder, sweep, sync_folder
 
 MARK = b"SELCPIX1"
 _TAIL = struct.Struct("<Q8s")
@@ -79,7 +79,7 @@ class Place:
         sweep(self.folder, f".{'?' * 12}-*.tmp")  # no others: the folder may be one that somebody chose
         # Not one name for all: two programs that start on the same folder may both be at it.
         temporary = self.folder / f".{self.family[:12]}-{uuid.uuid4().hex}.tmp"
-        with held(temporary, 0o600):
+        with locked(temporary, 0o600):
             with open(temporary, "r+b") as file:
                 file.truncate(count)
                 about = {**fill(str(temporary)), "digest": self.digest, "bytes": count}

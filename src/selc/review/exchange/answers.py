@@ -10,7 +10,7 @@ from selc.errors import InputError
 from selc.review.exchange.content import read_content
 from selc.review.exchange.tools import TOOLS
 from selc.review.exchange.tools.base import DROP, Answer
-from selc.runs.decisions import Decision, Decisions, fingerprint
+from selc.runs.decisions import Decisions, Verdict, fingerprint
 from selc.runs.folder import RunFolder
 
 
@@ -62,11 +62,11 @@ def _named(answers: Sequence[Answer], run: RunFolder) -> list[Answer]:
     return found
 
 
-def _decided(answers: Sequence[Answer], run: RunFolder, findings: Findings, path: Path) -> dict[str, Decision]:
+def _decided(answers: Sequence[Answer], run: RunFolder, findings: Findings, path: Path) -> dict[str, Verdict]:
     own, names = fingerprint(run), run.classes
     row_of = {sample: row for row, sample in enumerate(run.ids)}
     given, suggested = findings.given.tolist(), findings.suggested.tolist()
-    made: dict[str, Decision] = {}
+    made: dict[str, Verdict] = {}
     for answer in answers:
         sample = answer.sample_id
         if answer.run not in (None, own):
@@ -82,7 +82,7 @@ def _decided(answers: Sequence[Answer], run: RunFolder, findings: Findings, path
         row = row_of.get(sample)
         before = answer.given if answer.given is not None else "" if row is None else names[given[row]]
         guess = None if row is None else names[suggested[row]]
-        decision = _decision(sample, before, guess, answer.labels)
+        decision = _verdict(sample, before, guess, answer.labels)
         known = made.get(sample)
         if known is None or known.verdict == "skip":
             made[sample] = decision
@@ -95,10 +95,10 @@ def _decided(answers: Sequence[Answer], run: RunFolder, findings: Findings, path
     return made
 
 
-def _decision(sample: str, given: str, suggested: str | None, labels: Sequence[str]) -> Decision:
+def _verdict(sample: str, given: str, suggested: str | None, labels: Sequence[str]) -> Verdict:
     if not labels:
-        return Decision(sample, given, "skip", None)
+        return Verdict(sample, given, "skip", None)
     label = labels[0]
     if label == DROP:
-        return Decision(sample, given, "drop", None)
-    return Decision(sample, given, "keep" if label == given else "suggested" if label == suggested else "other", label)
+        return Verdict(sample, given, "drop", None)
+    return Verdict(sample, given, "keep" if label == given else "suggested" if label == suggested else "other", label)
