@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from selc.errors import ConfigError, InputError, RunFolderError
 from selc.nets import create
 from selc.types import EvalSet
 from tests.helpers import rng
+from tests.own_data.miniature import folder
 from tests.tiers import exhaustive
 
 VIEW = View((12, 12), (0.5, 0.5, 0.5), (0.2, 0.2, 0.2))
@@ -66,6 +68,11 @@ class Means(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cat([x.mean(dim=(2, 3)), x[:, :, 0, 0]], dim=1)
+
+
+def means(num_classes: int) -> nn.Module:
+    """The same by name, as the command has it."""
+    return Means()
 
 
 def arrays(path: Path) -> dict[str, Any]:
@@ -160,18 +167,19 @@ def test_grey_images_of_any_range_run_from_black_to_white(tmp_path: Path, caplog
 def test_an_interrupted_call_goes_on_and_ends_with_the_same_file(
     after: int, tmp_path: Path, small_chunks: None
 ) -> None:
+    make = partial(embed, bundle(), backbone=Means(), size=32, batch=5)
     whole, broken = tmp_path / "whole.npz", tmp_path / "broken.npz"
-    embed(bundle(), whole, size=32, batch=5)
+    make(out=whole)
 
     def stop(done: int, total: int) -> None:
         if done >= after:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        embed(bundle(), broken, size=32, batch=5, progress=stop)
+        make(out=broken, progress=stop)
     assert not broken.exists()
     seen: list[tuple[int, int]] = []
-    made = embed(bundle(), broken, size=32, batch=5, progress=lambda done, total: seen.append((done, total)))
+    made = make(out=broken, progress=lambda done, total: seen.append((done, total)))
     assert seen[0] == (80 - made.fresh, 80)
     assert seen[-1] == (80, 80)
     assert made.fresh <= 80 - max(0, after - 2 * 16)
@@ -357,15 +365,16 @@ def run(*arguments: str) -> Any:
 
 
 def test_the_command_writes_the_file_and_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder(tmp_path / "colours", each=6)
     monkeypatch.chdir(tmp_path)
-    result = run("digits", "--size", "32", "--dims", "16")
+    result = run("colours", "--backbone", f"import:{__name__}:means", "--size", "32", "--dims", "5")
     assert result.exit_code == 0, result.output
-    assert "1,797 images, 16 features each" in result.stdout
-    assert "selc train digits-features.npz" in result.stdout
-    assert "embedding: 1,797/1,797 images" in result.stderr
+    assert "18 images, 5 features each" in result.stdout
+    assert "selc train colours-features.npz" in result.stdout
+    assert "embedding: 18/18 images" in result.stderr
     assert "images/s" in result.stderr
-    assert arrays(tmp_path / "digits-features.npz")["x"].shape == (1257, 16)
-    again = run("digits", "--size", "32")
+    assert arrays(tmp_path / "colours-features.npz")["x"].shape == (18, 5)
+    again = run("colours", "--size", "32")
     assert again.exit_code == 2
     assert "error: --out must be a new file" in again.stderr
 

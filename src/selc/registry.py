@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
@@ -76,13 +78,12 @@ class Registry(Generic[T]):
         """``options`` converted to the declared types, or an error that says which one is wrong."""
         entry = self[name]
         known = keyword_options(entry)
-        hints = _hints(entry)
         result = {}
         for key, value in options.items():
             if key not in known:
                 raise unknown(f"an option of {self.what} {name!r}", key, known)
             try:
-                result[key] = TypeAdapter(hints.get(key, Any)).validate_python(value)
+                result[key] = _validator(entry, key).validate_python(value)
             except ValidationError as error:
                 reason = error.errors()[0]["msg"]
                 raise ConfigError(f"{key} of {self.what} {name!r} is not valid; got {value!r}. {reason}.") from None
@@ -104,6 +105,12 @@ def _same(known: object, new: object) -> bool:
     return places[0] == places[1] and None not in places[0]
 
 
+@lru_cache(maxsize=1024)  # a table of the paper is a thousand configurations, each with the same few entries
+def _validator(entry: Callable[..., Any], option: str) -> TypeAdapter[Any]:
+    """What checks a value of an option and converts it."""
+    return TypeAdapter(_hints(entry).get(option, Any))
+
+
 def _hints(entry: Callable[..., Any]) -> dict[str, Any]:
     """The declared types of the options; those of the user's own code need not be there, or be known here."""
     try:
@@ -112,7 +119,8 @@ def _hints(entry: Callable[..., Any]) -> dict[str, Any]:
         return {}
 
 
-def keyword_options(entry: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+@lru_cache(maxsize=1024)
+def keyword_options(entry: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     """The keyword-only parameters: what a user may set. Positional ones are supplied by the program."""
     parameters = inspect.signature(entry).parameters
-    return {k: p for k, p in parameters.items() if p.kind is p.KEYWORD_ONLY}
+    return MappingProxyType({k: p for k, p in parameters.items() if p.kind is p.KEYWORD_ONLY})
