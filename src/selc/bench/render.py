@@ -13,6 +13,7 @@ from selc.bench.published_order import order_text
 from selc.bench.results import DEFAULT, Line, read_lines
 from selc.bench.runner import value_of
 from selc.bench.sheet import NOTHING, Entry, Page, Picture, Sheet
+from selc.bench.suite_page import write_suite
 from selc.bench.table import Cell, Table
 from selc.errors import ConfigError
 
@@ -28,6 +29,10 @@ def write_pages(tables: Sequence[Table], scale: str, results: Path, out: Path, v
             "Leave it out for the published numbers alone."
         )
     lines = read_lines(results)
+    suites = [path for table in tables if table.kind == "suite" for path in write_suite(table, scale, lines, out)]
+    tables = [table for table in tables if table.kind != "suite"]
+    if suites and not tables:
+        return suites
     page = page_of([table for table in tables if scale in table.scales], scale, lines, variant, out)
     words = results.with_name(f"{results.stem}-{scale}.txt")
     if words.exists():
@@ -37,7 +42,7 @@ def write_pages(tables: Sequence[Table], scale: str, results: Path, out: Path, v
         path = out / f"tables-{scale}{ending_of(variant)}.{ending}"
         write_text(path, writer(page))
         written.append(path)
-    return written
+    return [*written, *suites]
 
 
 def page_of(tables: Sequence[Table], scale: str, lines: dict[str, Line], variant: str, out: Path | None = None) -> Page:
