@@ -18,7 +18,8 @@ from selc.turning.held_out import check_same_rows
 from selc.types import Pass
 from selc.world import current
 
-AT_ONCE = 2**19  # outputs of batches that wait for each other to be worked on in one call: 2 MB
+AT_ONCE = 2**17  # outputs of small batches that wait for each other to be worked on in one call: 0.5 MB
+LARGE = 2**15  # outputs of a batch that is not worth being copied to wait
 
 
 class Recorder:
@@ -89,7 +90,9 @@ class Recorder:
             self._go_to(self.epoch + 1)
         self._here += len(index)
         self._numbers += logits.numel()
-        if self._numbers < AT_ONCE:  # small batches wait for each other; what waits must not change meanwhile
+        if (
+            logits.numel() < LARGE and self._numbers < AT_ONCE
+        ):  # small batches wait for each other; what waits must not change meanwhile
             self._waiting.append((index.clone(), logits.detach().clone(), labels if labels is None else labels.clone()))
         else:
             self._waiting.append((index, logits.detach(), labels))
@@ -241,7 +244,7 @@ class Recorder:
         if self._tables is None:
             before = self._epochs.pop(self.epoch, None)
             self._gathered.discard(self.epoch)
-            self._tables = Tables(self.labels, before or self._unseen(), logits.device)
+            self._tables = Tables(self.labels, before or self._unseen(), self.num_classes, logits.device)
         self._tables.write(
             torch.cat([part.to(logits.device, non_blocking=True) for part, _, _ in waiting]).long(),
             logits,

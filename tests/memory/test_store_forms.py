@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from selc.errors import ConfigError, InputError, RunFolderError
 from selc.memory import Store
-from selc.memory.forms import FormName
+from selc.memory.forms import FormName, first_largest, largest_of
 from selc.memory.topk import largest
 from tests.helpers import close, one_hot64, random_labels, random_logits, random_targets, rng, softmax64
 
@@ -389,3 +389,18 @@ def test_a_table_like_another_has_its_type() -> None:
     whole = Store(3, 2, torch.int64)
     assert whole.like().full().dtype == whole.full().dtype == torch.int64
     assert [Store(3, 30, form=form).like().full().dtype for form in FORMS] == [torch.float32] * 4
+
+
+@pytest.mark.parametrize("columns", [2, 255, 256, 257, 300, 319, 320, 1000])
+def test_the_largest_column_is_that_of_argmax_also_among_equals(columns: int) -> None:
+    """By NumPy, whose argmax is the first of several by its documentation."""
+    rows = torch.randn(500, columns, generator=torch.Generator().manual_seed(columns))
+    rows[0] = 0.0  # a row without an update
+    rows[1:columns:2, -1] = 9.0  # the last column, which need not fill a line
+    rows[3:columns:4, columns // 2] = 9.0  # and another one before it
+    values, found = first_largest(rows)
+    assert found.tolist() == np.argmax(rows.numpy(), axis=1).tolist()
+    assert values.tolist() == rows.numpy().max(axis=1).tolist()
+    largest, any_of_them = largest_of(rows)
+    assert torch.equal(largest, values)
+    assert torch.equal(rows.gather(1, any_of_them[:, None])[:, 0], values)

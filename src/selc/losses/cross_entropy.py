@@ -16,6 +16,7 @@ from selc.world import ALONE, World
 
 Option = Literal["I", "II"]
 WIDE = 256  # classes from which on a pass over [B, C] costs more than what torch asks for a function of our own
+CACHED = 2**17  # numbers that are worked on together on a CPU, 0.5 MB: they stay in its cache from step to step
 
 
 def soft_cross_entropy(outputs: Tensor, target: Tensor) -> Tensor:
@@ -52,7 +53,9 @@ def soft_cross_entropy(outputs: Tensor, target: Tensor) -> Tensor:
 def ensembled(outputs: Tensor, update: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
     """Cross entropy [B] against targets [B, C] that ``update`` makes of the outputs' own probabilities; and these.
 
-    The probabilities are worked out once: for the memory, and for the gradient, which is p sum_c t_c - t.
+    Of many classes the probabilities are worked out once: for the memory, for the loss, and for the gradient, which is
+    p sum_c t_c - t. The loss is sum_c t_c (z_m - z_c - log p_m), where m is the most likely class: log p of every class
+    would be a second softmax.
     """
     if outputs.shape[-1] < WIDE or outputs.dtype == torch.float64:
         with torch.no_grad():
@@ -68,20 +71,31 @@ def ensembled(outputs: Tensor, update: Callable[[Tensor], Tensor]) -> tuple[Tens
 
 
 class _KnownGradient(torch.autograd.Function):
-    """Soft cross entropy of outputs whose probabilities ``p`` are known; they are used up."""
+    """Soft cross entropy of outputs whose probabilities ``p`` are known; the gradient takes their place."""
 
     @staticmethod
     def forward(ctx: Any, outputs: Tensor, target: Tensor, p: Tensor) -> Tensor:
-        log_p = F.log_softmax(outputs.float(), dim=-1)
-        ctx.save_for_backward(p.mul_(target.sum(dim=-1, keepdim=True)).sub_(target))
+        rows = len(outputs) if outputs.device.type != "cpu" else max(1, CACHED // outputs.shape[-1])
+        parts = zip(*(whole.split(rows) for whole in (outputs.float(), target, p)), strict=True)
+        loss = torch.cat([_loss_and_slope(*part) for part in parts])
+        ctx.save_for_backward(p)
         ctx.kind = outputs.dtype
-        return log_p.mul_(target).sum(dim=-1).neg_()
+        return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (slope,) = ctx.saved_tensors
         return slope.mul_(grad.unsqueeze(-1)).to(ctx.kind), None, None  # torch refuses a second pass after this
+
+
+def _loss_and_slope(z: Tensor, target: Tensor, p: Tensor) -> Tensor:
+    """The loss of each row; ``p`` becomes its derivative by the outputs ``z``."""
+    total = target.sum(dim=-1, keepdim=True)
+    below = (z - z.amax(dim=-1, keepdim=True)).mul_(target).sum(dim=-1)
+    loss = total[:, 0].mul(p.amax(dim=-1).log_()).add_(below).neg_()
+    p.mul_(total).sub_(target)
+    return loss
 
 
 def log_softmax(outputs: Tensor) -> Tensor:

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from selc.errors import InputError
 from selc.losses.cross_entropy import log_softmax
+from selc.memory.forms import MANY, largest_of
 
-MANY, COLUMNS = 256, 64  # classes from which on a batch is searched by columns, and how many of these
 AT_ONCE = 2**16  # outputs of small batches that wait for each other to be worked on in one call
+ROWS_AT_ONCE = 2**13  # rows whose predictions wait for each other to be written in one call
 
 
 class Seen(NamedTuple):
@@ -33,58 +34,82 @@ def unseen(rows: int, num_classes: int) -> Seen:
     return Seen(nothing, torch.full((rows,), -1, dtype=class_type(num_classes)), nothing.clone())
 
 
-def most_likely(scores: Tensor) -> Tensor:
-    """The class with the largest score of each row, [B].
+def said(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The losses of a batch of outputs, the predicted classes, and one over their probabilities or their logarithm.
 
-    On a CPU argmax looks at one number after the other, which takes longer than the softmax of many classes. So the
-    classes are laid out in lines of ``COLUMNS``, whose largest numbers are found by whole registers; then one
-    column is left to be searched.
+    Of many classes a probability for each is not worked out: the sum of them is enough. What follows from these few
+    numbers is left to `finished`, for many batches at once: of a small network every call counts.
     """
-    B, classes = scores.shape
-    if classes < MANY or scores.device.type != "cpu":
-        return scores.argmax(dim=1)
-    lines, rest = divmod(classes, COLUMNS)
-    largest = scores[:, : lines * COLUMNS].reshape(B, lines, COLUMNS).amax(dim=1)
-    if rest:
-        largest[:, :rest] = torch.maximum(largest[:, :rest], scores[:, -rest:])
-    column = largest.argmax(dim=1, keepdim=True)
-    places = (column + torch.arange(0, classes, COLUMNS)).clamp_(max=classes - 1)
-    return places.gather(1, scores.gather(1, places).argmax(dim=1, keepdim=True))[:, 0]
+    if logits.shape[1] < MANY or logits.device.type != "cpu":
+        log_p = log_softmax(logits)
+        largest, predicted = largest_of(log_p)
+        return _at(log_p, labels), predicted, largest
+    z = logits.float()
+    largest, predicted = largest_of(z)
+    below = z - largest.unsqueeze(1)
+    given = _at(below, labels)
+    return given, predicted, below.exp_().sum(dim=1)
+
+
+def finished(given: Tensor, predicted: Tensor, third: Tensor, num_classes: int) -> Seen:
+    """What `said` leaves to be done; not finite where the outputs were not."""
+    if num_classes < MANY or given.device.type != "cpu":
+        return Seen(-given, predicted, third.exp())
+    return Seen(third.log().sub_(given), predicted, third.reciprocal())
+
+
+def _at(rows: Tensor, column: Tensor) -> Tensor:
+    """One number of each row, [B]."""
+    return rows.gather(1, column.unsqueeze(1)).squeeze(1)
 
 
 class Tables:
     """The epoch that is going on, where the outputs are; one row more than samples takes what belongs nowhere."""
 
-    def __init__(self, labels: Tensor, seen: Seen, device: torch.device) -> None:
-        self.rows = len(labels)
+    def __init__(self, labels: Tensor, seen: Seen, num_classes: int, device: torch.device) -> None:
+        self.rows, self.num_classes = len(labels), num_classes
         self.labels = torch.cat([labels, labels[:1]]).to(device)
         self.seen = Seen(*(torch.cat([part, part[:1]]).to(device) for part in seen))
         self.visit = torch.zeros(self.rows + 1, dtype=torch.int64, device=device)  # the last one of each row
         self.visits = 0
+        self.waiting: list[tuple[Tensor, tuple[Tensor, Tensor, Tensor]]] = []
+        self.waits = 0  # rows in it
         self.outside = torch.zeros((), dtype=torch.int64, device=device)  # how many belonged nowhere
         self.others = torch.zeros((), dtype=torch.int64, device=device)  # labels that are not those of the table
 
     def write(self, rows: Tensor, logits: Tensor, given: list[tuple[Tensor, Tensor]]) -> None:
-        log_p = log_softmax(logits)
-        predicted = most_likely(log_p)
-        largest = log_p.gather(1, predicted[:, None])[:, 0]
+        """Take down a batch. What it shows waits for that of others, so that the tables are written in fewer calls."""
+        labels = self.labels.index_select(0, rows.clamp(0, self.rows))
+        self.waiting.append((rows.clone(), said(logits, labels)))
+        self.waits += len(rows)
+        for index, theirs in given:
+            index = index.to(rows.device).long().clamp(0, self.rows)
+            self.others += (self.labels[index] != theirs.to(rows.device)).sum()
+        if self.waits >= ROWS_AT_ONCE:
+            self.settle()
+
+    def settle(self) -> None:
+        """Write what waits."""
+        if not self.waiting:
+            return
+        rows = torch.cat([rows for rows, _ in self.waiting])
+        given, predicted, third = (torch.cat(part) for part in zip(*(told for _, told in self.waiting), strict=True))
+        seen = finished(given, predicted, third, self.num_classes)
+        self.waiting, self.waits = [], 0
         inside = (rows >= 0) & (rows < self.rows)
         self.outside += (~inside).sum()
-        rows = torch.where(inside, rows, self.rows)
-        loss = -log_p.gather(1, self.labels[rows][:, None])[:, 0]
-        rows = torch.where(torch.isfinite(loss) & torch.isfinite(largest), rows, self.rows)
+        finite = torch.isfinite(seen.losses) & torch.isfinite(seen.confidences)
+        rows = torch.where(inside & finite, rows, self.rows)
         # Of a row that comes twice the last visit is written, all of it: which of two writes wins is not defined.
         visit = torch.arange(self.visits + 1, self.visits + len(rows) + 1, device=rows.device)
         self.visits += len(rows)
         self.visit.scatter_reduce_(0, rows, visit, "amax")
         rows = torch.where(self.visit[rows] == visit, rows, self.rows)
-        for table, values in zip(self.seen, (loss, predicted, largest.exp()), strict=True):
+        for table, values in zip(self.seen, seen, strict=True):
             table.index_copy_(0, rows, values.to(table.dtype))
-        for index, labels in given:
-            index = index.to(rows.device).long().clamp(0, self.rows)
-            self.others += (self.labels[index] != labels.to(rows.device)).sum()
 
     def read(self) -> Seen:
+        self.settle()
         outside, others = torch.stack([self.outside, self.others]).tolist()
         if outside:
             raise InputError(

@@ -6,6 +6,7 @@ A form works on plain tensors whose first dimension is the row. `Store` holds th
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import ClassVar, Literal
 
 import torch
@@ -13,11 +14,49 @@ from torch import Tensor
 
 FormName = Literal["dense", "half", "disk", "top-k"]
 Held = Mapping[str, Tensor]
+MANY, COLUMNS = 256, 64  # columns from which on rows are searched in lines, and how long these are
 
 
 def one_hot(label: Tensor, columns: int) -> Tensor:
     """The rows [B, C] of labels [B], in 32 bits; torch's own makes them of 64-bit integers first."""
     return torch.zeros(len(label), columns, device=label.device).scatter_(1, label.unsqueeze(1), 1.0)
+
+
+def largest_of(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest number of each row and its column, any one of several, [B] each.
+
+    On a CPU a search looks at one number after the other, which takes longer than the softmax of many classes. So the
+    columns are laid out in lines of ``COLUMNS``, whose largest numbers are found by whole registers; then one place in
+    the line is left to be searched.
+    """
+    columns = rows.shape[1]
+    if columns < MANY or rows.device.type != "cpu":
+        column = rows.argmax(dim=1, keepdim=True)
+        return rows.gather(1, column)[:, 0], column[:, 0]
+    lines, rest = divmod(columns, COLUMNS)
+    best: Tensor = rows[:, : lines * COLUMNS].unflatten(1, (lines, COLUMNS)).amax(dim=1)
+    if rest:
+        best[:, :rest] = torch.maximum(best[:, :rest], rows[:, -rest:])
+    largest, place = best.max(dim=1, keepdim=True)
+    places = _steps(columns).add(place).clamp_(max=columns - 1)
+    return largest[:, 0], places.gather(1, rows.gather(1, places).argmax(dim=1, keepdim=True))[:, 0]
+
+
+@cache
+def _steps(columns: int) -> Tensor:
+    """Where the lines begin."""
+    return torch.arange(0, columns, COLUMNS)
+
+
+def first_largest(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest number of each row and its column, the first one of several, [B] each."""
+    largest, column = largest_of(rows)
+    if rows.shape[1] >= MANY and rows.device.type == "cpu":
+        alike = rows == largest.unsqueeze(1)
+        if int(alike.count_nonzero()) != len(rows):
+            several = alike.sum(dim=1) > 1
+            column[several] = rows[several].argmax(dim=1)
+    return largest, column
 
 
 class Form:
@@ -63,9 +102,7 @@ class Form:
 
     def top(self, held: Held, slot: Tensor) -> tuple[Tensor, Tensor]:
         """The largest entry of each row and its column, the first one of several, [B] each."""
-        rows = self.read(held, slot)
-        column = rows.argmax(dim=1)
-        return rows.gather(1, column.unsqueeze(1)).squeeze(1), column
+        return first_largest(self.read(held, slot))
 
     def at(self, held: Held, slot: Tensor, column: Tensor) -> Tensor:
         """One entry of each row, [B]."""

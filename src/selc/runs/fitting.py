@@ -258,5 +258,6 @@ def _name(thing: object) -> str:
 
 def _stored_options(method: Method) -> dict[str, Any]:
     """The options of a method object, which its constructor stored under their names."""
-    options = {key: getattr(method, key) for key in keyword_options(type(method))}
+    constructor: Callable[..., Method] = type(method)
+    options = {key: getattr(method, key) for key in keyword_options(constructor)}
     return {k: v if isinstance(v, str | int | float | bool | list) else repr(v) for k, v in options.items()}
