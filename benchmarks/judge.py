@@ -307,7 +307,8 @@ def main() -> None:
         wanted = [job for job in wanted if job.noise in arguments.noises.split(",")]
     if arguments.half != "first":
         with open(LOG, "a") as log:
-            log.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M} commit {environment()['commit']}, {arguments.half}: {len(wanted)} cells\n")
+            when, commit = f"{datetime.now(UTC):%Y-%m-%d %H:%M}", environment()["commit"]
+            log.write(f"{when} commit {commit}, {arguments.half}: {len(wanted)} cells\n")
     before = done(arguments.again, Job) if arguments.again else {}
     run_all(wanted, run, arguments, arguments.data, arguments.tables, arguments.evidence, before)
 

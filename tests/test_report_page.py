@@ -57,7 +57,7 @@ FIGURES = [
     *("noise-by-class", "truth", "correction"),
 ]
 EVIL = "<script>alert(1)</script>"
-VOID = {"meta", "img", "br"}
+VOID = {"meta", "img", "br", "wbr"}
 
 
 class Page(HTMLParser):
@@ -381,7 +381,7 @@ def test_nothing_is_to_be_done_only_where_not_one_label_is_estimated_to_be_wrong
     )
     if rate is not None and rate["estimate"] is None:
         assert all(percent(end) in said[1] for end in (rate["low"] or 0.0, rate["high"] or 0.0))
-        assert f"the {min(round((rate['high'] or 0.0) * 1257), 100)} worst samples" in said[4]
+        assert f"the {min(round((rate['high'] or 0.0) * 1257), 100)} labels of the lowest quality" in said[4]
 
 
 @pytest.mark.parametrize("why", [Why.CLEAN, Why.CANNOT_TELL, Why.NOT_SURE])
@@ -668,7 +668,7 @@ def test_a_gap_of_a_table_is_a_dash_and_not_the_number_that_fills_it(tmp_path: P
     texts = [[written(number) for number in row] for row in found.numbers.tolist()]
     assert texts == [[whole, holed or "–"] for whole, holed, _ in rows]
     assert found.unusual.shape == (60, 2)
-    assert ("holed", "–") in review_cells(bundle, [0])[0]
+    assert ("holed", "–") in review_cells(bundle, [[0]])[0][0]
     shown = gallery(Snapshot(run.path), 60, bundle=bundle)
     assert shown.cards
     assert [card.numbers for card in shown.cards] == [tuple(texts[card.row]) for card in shown.cards]

@@ -18,6 +18,7 @@ from selc.analysis import LabelAnalysis, analyse_probabilities
 from selc.analysis.words import noise_sentence
 from selc.errors import InputError
 from selc.report.shown_items import views
+from tests.test_review import unpacked
 
 N, NAMES = 60, ("cat", "dog", "<b>owl</b>")
 WRONG = (0, 7, 31)
@@ -67,8 +68,7 @@ def test_the_report_shows_the_worst_labels_first_with_their_items(analysis: Labe
 def content(path: Path) -> dict[str, Any]:
     text = re.search(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', path.read_text(), re.DOTALL)
     assert text is not None
-    found: dict[str, Any] = json.loads(text[1])
-    return found
+    return unpacked(json.loads(text[1]))
 
 
 def decisions(page: dict[str, Any], verdicts: dict[str, tuple[str, str | None]]) -> dict[str, Any]:

@@ -118,3 +118,12 @@ def test_the_command_and_python_train_to_the_same_bits_and_predict_what_has_no_l
     probs = read_tensors(run.path / "targets.safetensors")["probs"]
     rows = [known[Path(sample).stem] for sample in made[0].ids]
     torch.testing.assert_close(made[0].probs, probs.double()[rows], rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"\xff\xfe\x00 neither text nor a table", b"{"])
+@pytest.mark.parametrize("name", [name for name in FORMS if SOURCES[name].endings])
+def test_a_file_that_holds_none_of_it_is_refused(name: str, content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / f"odd{SOURCES[name].endings[0]}"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="odd"):
+        loaded(path)

@@ -34,6 +34,7 @@ Quiet = Annotated[
         rich_help_panel="What is shown",
     ),
 ]
+LOOK = 100  # labels that a person looks at in half an hour
 NAMES = 18  # letters of the first column
 
 
@@ -98,10 +99,14 @@ def run_as_dict(run: RunFolder) -> dict[str, Any]:
 
 def next_commands(run: RunFolder) -> list[tuple[str, str]]:
     """What one would do next with a finished run, and what for."""
+    from selc.analysis import Why
     from selc.runs.config import ARRAYS
 
     place, actions = quote(str(run.path)), run.summary["actions"]
-    look = actions["relabel"] + actions["review"]
+    look, rate = actions["relabel"] + actions["review"], run.summary["noise_rate"]
+    if run.summary["why_unchanged"] == Why.CANNOT_TELL and rate is not None and rate["estimate"] is None:
+        # As the report says: of those that may be wrong as many as a person can look at.
+        look = max(look, min(round(rate["high"] * sum(actions.values())), LOOK))
     labels = "1 label" if look == 1 else f"{min(look, 500):,} labels" if look else "labels"
     what = f"look at {labels} in the browser"
     commands = [(f"selc report {place}", "one page: what is most likely wrong"), (f"selc review {place}", what)]

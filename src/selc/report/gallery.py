@@ -16,6 +16,7 @@ from selc.errors import InputError, SelcError
 from selc.report.cells import cells_at
 from selc.report.cells import written as written_number
 from selc.report.reading import Snapshot
+from selc.report.sentences import worst_to_look_at
 from selc.report.style import shortened
 from selc.runs.config import ARRAYS, Choice
 from selc.runs.door import source
@@ -72,7 +73,8 @@ def gallery(run: Snapshot, count: int = SHOWN, data: str | None = None, bundle: 
     issues = found.is_issue
     order = found.quality.argsort(stable=True)
     suspects = order[issues[order]]
-    rows = (suspects if len(suspects) else order[:NOTHING_SUSPICIOUS])[:count]
+    least = worst_to_look_at(run, found) or (0 if len(suspects) else NOTHING_SUSPICIOUS)
+    rows = torch.cat([suspects, order[~issues[order]][: max(0, least - len(suspects))]])[:count]
     ids, classes = run.ids, [shortened(name, _NAME) for name in run.classes]
     cards = [
         Card(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from selc.types import accuracies
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
 LARGEST = 3_000_000  # bytes of a page
 EPOCHS = 40  # rows of the table of epochs
@@ -129,7 +131,15 @@ def templates() -> Environment:
         finalize=lambda value: printable(value) if type(value) is str else value,  # not what is marked as safe,
     )
     environment.filters["percent"] = percent
+    environment.filters["breakable"] = _breakable
     return environment
+
+
+def _breakable(name: str) -> Markup:
+    """A name that a narrow column breaks where its parts end, and not inside a word."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"([/_.-]+)(?=\w)", r"\1<wbr>", str(escape(printable(name)))))
 
 
 def _epochs(run: Snapshot) -> dict[str, Any]:

@@ -35,10 +35,16 @@ def _finished(run: Snapshot) -> list[str]:
     assert found is not None
     first = (
         f"This run is finished: a network learnt from {len(run.given):,} samples with labels of {len(run.classes):,} "
-        f"classes for {len(run.timeline):,} epochs (method {named(run.config.method.name)})."
+        f"classes for {_epochs(run)} (method {named(run.config.method.name)})."
     )
     said = [_wrong_labels(run, found), _changes(run, found), _accuracy(run), _to_do(run, found)]
     return [first_sentence(run), *of_classifier(said)] if run.classifier else [first, *said]
+
+
+def _epochs(run: Snapshot) -> str:
+    """How long was trained for the result, as the table of epochs has it."""
+    stages = len({entry["stage"] for entry in run.timeline})
+    return f"{len(run.timeline):,} epochs{f' in {stages} stages' if stages > 1 else ''}"
 
 
 def _wrong_labels(run: Snapshot, found: Findings) -> str:
@@ -102,8 +108,12 @@ def _to_do(run: Snapshot, found: Findings) -> str:
         return "What to do: train again for longer or with a larger learning rate, and look at the report of that run."
     if run.why is Why.TOO_FEW:
         return f"What to do: look through the labels, or train with more samples ({_FROM})."
-    if run.noise is not None and not (one_number(run) and review + relabel):
-        return _look(run, relabel)
+    if worst := worst_to_look_at(run, found):
+        taken = f"take over the suggested labels of {relabel:,} samples ({_LISTED}), and " if relabel else ""
+        return (
+            f"What to do: {taken}look at the {worst:,} labels of the lowest quality (selc review shows them); how "
+            "many of them are wrong tells you what the network cannot."
+        )
     if not review + relabel:
         return "What to do: to know how many labels are wrong, train with the method selc, or look at some of them."
     parts = []
@@ -116,15 +126,14 @@ def _to_do(run: Snapshot, found: Findings) -> str:
     return f"{said} {unjudged[:1].upper()}{unjudged[1:]}".rstrip()
 
 
-def _look(run: Snapshot, relabel: int) -> str:
-    """What to do where the network cannot tell: look at as many samples as may be wrong, or as a person can."""
-    assert run.noise is not None
-    worst = max(1, min(round(run.noise["high"] * len(run.given)), LOOK))
-    taken = f"take over the suggested labels of {relabel:,} samples ({_LISTED}), and " if relabel else ""
-    return (
-        f"What to do: {taken}look at the {worst:,} worst samples, those of the lowest label quality in "
-        "label_issues.csv; how many of them are wrong tells you what the network cannot."
-    )
+def worst_to_look_at(run: Snapshot, found: Findings) -> int:
+    """Where the network cannot tell, as many samples as may be wrong, or as a person can look at; else none."""
+    if run.noise is None or no_sign(run.noise, len(run.given)) or run.why in (Why.NOT_LEARNT, Why.TOO_FEW):
+        return 0
+    if one_number(run) and bool(found.is_issue.any()):
+        return 0
+    may_be_wrong: int = round(run.noise["high"] * len(run.given))
+    return max(1, min(may_be_wrong, LOOK))
 
 
 def _so_far(run: Snapshot) -> list[str]:

@@ -50,15 +50,19 @@ def look_alikes(run: RunFolder, bundle: Bundle, findings: Findings, rows: list[i
 
 
 def _pool(findings: Findings, classes: int) -> Tensor:
-    """The best labels of each class among those that the run keeps and believes."""
+    """The best labels of each class among those that the run keeps and believes: the better half at most.
+
+    A run that cannot tell wrong labels from hard samples keeps nearly all, wrong ones too.
+    """
     trusted = (findings.action == KEEP) & (findings.suggested == findings.given)
+    half = (torch.bincount(findings.given, minlength=classes) + 1) // 2
     order = findings.quality.argsort(descending=True, stable=True)
     order = order[trusted[order]]
     order = order[findings.given[order].argsort(stable=True)]
     label = findings.given[order]
     sizes = torch.bincount(label, minlength=classes)
     place = torch.arange(len(order)) - (sizes.cumsum(0) - sizes)[label]
-    return order[place < max(1, POOL // classes)]
+    return order[place < half[label].clamp(max=max(1, POOL // classes))]
 
 
 def _other_class(run: RunFolder, findings: Findings, index: Tensor) -> Tensor:

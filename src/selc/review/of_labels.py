@@ -125,6 +125,7 @@ def write_review_of(
         "small": {},
         "texts": {str(row): [cell for cell in view.cells if cell[0] == TEXT] for row, view in seen.items()},
         "tables": {str(row): [cell for cell in view.cells if cell[0] != TEXT] for row, view in seen.items()},
+        "beside": {},
     }
     write_text(place, page(content))
     return place

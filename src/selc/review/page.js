@@ -191,12 +191,15 @@
     return element;
   }
 
+  // Numbers and gaps stand at the right; dates and other short words are not broken.
+  const kindOf = (value) => (value === "–" || !Number.isNaN(Number(value)) ? "n" : value.length <= 12 ? "short" : "");
+
   function fillTable(table, cells) {
     table.replaceChildren(...cells.map(([name, value]) => {
       const row = make("tr");
       const head = make("th", name);
       head.scope = "row";
-      row.append(head, make("td", value, Number.isNaN(Number(value)) ? "" : "n"));
+      row.append(head, make("td", value, kindOf(value)));
       return row;
     }));
   }
@@ -220,6 +223,31 @@
     return { keep: "keep", drop: "drop", skip: "skipped" }[decision.verdict] ?? `change to ${decision.label}`;
   }
 
+  // Rows of a table are compared cell by cell: the sample, and beside it what looks like it.
+  function comparison(sample, columns, beside) {
+    const table = make("table");
+    const head = make("tr");
+    head.append(make("td"), ...["this one", ...columns.map(({ id }) => id)].map((name) => {
+      const cell = make("th", undefined, "n");
+      cell.scope = "col";
+      cell.append(make("bdi", name));
+      return cell;
+    }));
+    const cells = data.tables[sample.key].map(([name, own], k) => {
+      const row = make("tr");
+      const first = make("th", name);
+      first.scope = "row";
+      row.append(first, ...[own, ...columns.map(({ key }) => beside[key][k])].map(
+        (value) => make("td", value, kindOf(value))));
+      return row;
+    });
+    table.append(head, ...cells);
+    const box = make("div", undefined, "scroll");
+    box.tabIndex = 0;
+    box.append(table);
+    return box;
+  }
+
   function renderAlike(sample) {
     get("alike").replaceChildren(...sample.alike.map((group) => {
       const box = make("div");
@@ -234,15 +262,15 @@
           image.alt = `look-alike ${id}`;
           showPicture(image, data.small[key]);
           item.append(image);
-        } else if (data.tables[key]) {
-          const [texts, table] = [make("div"), make("table")];
-          fillTexts(texts, data.texts[key] ?? []);
-          fillTable(table, data.tables[key]);
-          item.append(texts, table);
+        } else if (data.texts[key]) {
+          fillTexts(item, data.texts[key]);
         }
-        list.append(item);
+        if (item.childNodes.length) list.append(item);
       }
       box.append(title, list);
+      const beside = data.beside[sample.key];
+      const columns = beside ? group.rows.filter(({ key }) => beside[key]) : [];
+      if (columns.length) box.append(comparison(sample, columns, beside));
       return box;
     }));
   }
@@ -414,8 +442,9 @@
     get("nothing").hidden = Boolean(picture) || cells.length + texts.length > 0;
     get("sample").textContent = sample.id;
     get("given").textContent = sample.given;
-    get("suggested").textContent = sample.suggested;
-    get("confidence").textContent = `(confidence ${sample.confidence.toFixed(2)})`;
+    const known = sample.given !== sample.suggested;
+    get("suggested").textContent = known ? sample.suggested : "";
+    get("confidence").textContent = known ? `(confidence ${sample.confidence.toFixed(2)})` : "no better label known";
     get("zone-of").textContent = `${sample.zone}, quality of the given label ${sample.quality.toFixed(2)}`;
     get("verdict").textContent = describe(decision);
     const same = sample.given === sample.suggested;

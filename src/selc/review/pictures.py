@@ -70,22 +70,28 @@ def file_links(run: RunFolder, rows: Sequence[int], page: Path) -> dict[str, str
     }
 
 
-def cells(bundle: Bundle, rows: Sequence[int]) -> list[list[tuple[str, str]]]:
-    """Names and values of each row: its categories, and numbers; all, or those that are farthest from the mean."""
+def cells(bundle: Bundle, groups: Sequence[Sequence[int]]) -> list[list[list[tuple[str, str]]]]:
+    """Names and values of the rows of each group: categories, and numbers in the order of the table.
+
+    Of more numbers than fit those are shown that are farthest from the mean in the first row of the group; the others
+    show the same ones, so that they can be compared.
+    """
+    rows = sorted({row for group in groups for row in group})
     if not rows:
-        return []
-    found = cells_at(bundle, rows)
+        return [[] for _ in groups]
+    found, place = cells_at(bundle, rows), {row: k for k, row in enumerate(rows)}
     texts = dict(list(found.texts.items())[:CELLS])
-    left = CELLS - len(texts)
-    if len(found.names) <= left:
-        chosen = torch.arange(len(found.names)).expand(len(rows), -1)
-    else:
-        chosen = found.unusual.topk(left, dim=1).indices  # features are scaled: a large one is unusual
-    return [
-        [(name, column[row]) for name, column in texts.items()]
-        + [(found.names[k], written(found.numbers[row, k])) for k in picked]
-        for row, picked in enumerate(chosen.tolist())
-    ]
+    left = min(CELLS - len(texts), len(found.names))
+
+    def shown(row: int, picked: Sequence[int]) -> list[tuple[str, str]]:
+        numbers = [(found.names[k], written(found.numbers[place[row], k])) for k in picked]
+        return [(name, column[place[row]]) for name, column in texts.items()] + numbers
+
+    result = []
+    for group in groups:
+        picked = sorted(found.unusual[place[group[0]]].topk(left).indices.tolist())  # scaled: a large one is unusual
+        result.append([shown(row, picked) for row in group])
+    return result
 
 
 def free_texts(bundle: Bundle, rows: Sequence[int], letters: int) -> list[list[tuple[str, str]]]:

@@ -99,7 +99,7 @@ def packed(content: dict[str, Any]) -> dict[str, Any]:
     """
     samples, links = content["samples"], content["links"]
     number = {name: k for k, name in enumerate(content["classes"])}
-    start = os.path.commonprefix([*links.values()])
+    start = os.path.commonprefix([*links.values()])  # noqa: RUF071 (of letters: what follows the last / is cut off)
     start = start[: start.rfind("/") + 1]
     tails = [links[s["key"]][len(start) :] if s["key"] in links else None for s in samples]
     columns = {
@@ -179,6 +179,7 @@ class _Views:
     small: dict[str, str] = field(default_factory=dict)
     texts: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     tables: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    beside: dict[str, dict[str, list[str]]] = field(default_factory=dict)  # of look-alikes, in the cells of the sample
 
 
 def _views(bundle: Bundle | None, rows: list[int], near: list[list[Alike]]) -> _Views:
@@ -188,10 +189,18 @@ def _views(bundle: Bundle | None, rows: list[int], near: list[list[Alike]]) -> _
     if shows_images(bundle):
         large, small = thumbnails(bundle, rows, LARGE), thumbnails(bundle, others, SMALL)
         return _Views(_by_row(rows, large), _by_row(others, small))
-    beside = sorted({*others} - {*rows})
-    texts = _by_row(beside, free_texts(bundle, beside, FEW_LETTERS)) | _by_row(rows, free_texts(bundle, rows, LETTERS))
-    both = sorted({*rows, *others})
-    return _Views(texts=texts, tables=_by_row(both, cells(bundle, both)))
+    only_alike = sorted({*others} - {*rows})
+    small_texts, large_texts = free_texts(bundle, only_alike, FEW_LETTERS), free_texts(bundle, rows, LETTERS)
+    texts = _by_row(only_alike, small_texts) | _by_row(rows, large_texts)
+    of_rows = [[row, *(k for group in groups for k in group.rows)] for row, groups in zip(rows, near, strict=True)]
+    shown = cells(bundle, of_rows)
+    tables = {str(row): seen[0] for row, seen in zip(rows, shown, strict=True)}
+    beside = {
+        str(row): {str(other): [value for _, value in cell] for other, cell in zip(alike, seen[1:], strict=True)}
+        for (row, *alike), seen in zip(of_rows, shown, strict=True)
+        if seen[0] and alike
+    }
+    return _Views(texts=texts, tables=tables, beside=beside)
 
 
 def _add_words(

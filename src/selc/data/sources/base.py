@@ -10,17 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from selc.data.sources.table_columns import Table
-
 Arrays = Mapping[str, np.ndarray[Any, np.dtype[Any]]]
-OpenTable = Callable[[Path], "Table"]
-OpenArrays = Callable[[Path], Arrays]
-Holds = Callable[[Path], bool]
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -90,7 +90,7 @@ def texts(bundle: Bundle, rows: Sequence[int]) -> list[str]:
     """Rows of a table as text: a line for each of its most telling cells; a single column of text is just that."""
     whole = {} if bundle.texts is None else bundle.texts(rows)
     found = []
-    for place, row in enumerate(cells(bundle, rows)):
+    for place, (row,) in enumerate(cells(bundle, [[row] for row in rows])):
         full = [(name, whole[name][place] if name in whole else cell) for name, cell in row]
         single = len(full) == 1 and full[0][0] in whole
         found.append(full[0][1] if single else "\n".join(f"{name}: {cell}" for name, cell in full))
