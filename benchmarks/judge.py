@@ -83,7 +83,7 @@ class Again(SELC):
         self.evidence = evidence
 
     def fit(self, data: TrainSet, train: Train) -> Outcome:
-        return self.by_decision(Judged(self.evidence, decide(self.evidence, train.epochs), data), train)
+        return self.by_evidence(Judged(self.evidence, decide(self.evidence, train.epochs), data), train)
 
 
 class Bench:
@@ -174,6 +174,7 @@ def run(job: Job, folder: str | None, tables: str | None, evidence: str, before:
     if seen is not None and known is None:
         make_folder(place.parent)
         more = {"true": cell.true, "given_labels": cell.given, "ce_curve": torch.tensor(curve)}
+        more |= {"target": selc.target.full(), **passed(selc)}
         write_tensors(place, seen.tensors() | more)
     return line
 
@@ -196,6 +197,11 @@ def hindsight(ce: Outcome, labels: Tensor) -> float:
 def evidence_of(selc: Outcome) -> Evidence | None:
     turning = TurningPoint.of(selc.decided)
     return None if turning is None else turning.evidence
+
+
+def passed(outcome: Outcome) -> dict[str, Tensor]:
+    """The training pass, for rules of which labels are wrong."""
+    return {f"pass_{name}": getattr(outcome, name).contiguous() for name in ("losses", "predictions", "confidences")}
 
 
 def stops(ce: Outcome, selc: Outcome, curve: list[float]) -> dict[str, Any]:

@@ -101,20 +101,23 @@ class SELC(Method):
 
     def fit(self, data: TrainSet, train: Train) -> Outcome:
         if self.start == "auto":
-            judged = judge(data, train)
-            first = self.by_decision(judged, train)
-            known = by_both(first, judged)
-            if known is None:
-                return first
-            train.tell(
-                "Training a fresh network on the labels as they are now believed: one that saw wrong ones keeps some."
-            )
-            return handed_on(first, train(Retraining(), judged.data.relabel(known)))
+            return self.by_evidence(judge(data, train), train)
         if self.start == "pilot":
             pilot = train(CE(), data)
             start = max(turning_point(pilot.losses, self.metric) - self.margin, 0)
             return train(self._at(start, 0.9), data)  # the paper's
         return train(self, data)
+
+    def by_evidence(self, judged: Judged, train: Train) -> Outcome:
+        """What is trained once the evidence is there."""
+        first = self.by_decision(judged, train)
+        known = by_both(first, judged)
+        if known is None:
+            return first
+        train.tell(
+            "Training a fresh network on the labels as they are now believed: one that saw wrong ones keeps some."
+        )
+        return handed_on(first, train(Retraining(), judged.data.relabel(known)))
 
     def by_decision(self, judged: Judged, train: Train) -> Outcome:
         """The training that counts, by what was decided."""
