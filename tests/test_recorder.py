@@ -233,6 +233,49 @@ def test_labels_that_are_not_those_at_the_index_are_said_after_the_epoch() -> No
         recorder.gather()
 
 
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        ("none", ""),
+        ("softmax", "must be given logits; got what sums to one"),
+        ("place in the batch", "got 50 visits of 5 samples. The index must be the place in the dataset"),
+        ("one epoch for ever", "got 200 visits of 50 samples"),
+        ("evaluation", "got a batch under no_grad"),
+    ],
+)
+def test_usual_mistakes_that_raise_nothing_are_told_once(
+    mistake: str, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = Recorder(LABELS, C)
+    for epoch in range(4):
+        recorder.set_epoch(0 if mistake == "one epoch for ever" else epoch)
+        for index in torch.arange(N).split(5):
+            logits = outputs(epoch)[index]
+            place = torch.arange(5) if mistake == "place in the batch" else index
+            with torch.set_grad_enabled(mistake != "evaluation"):
+                recorder(place, logits.softmax(dim=1) if mistake == "softmax" else logits)
+    recorder.gather()
+    assert len(caplog.messages) == bool(said)
+    assert all(message.startswith("Recorder: ") and said in message for message in caplog.messages)
+
+
+def test_rows_that_could_not_be_written_are_no_sign_of_a_wrong_index(caplog: pytest.LogCaptureFixture) -> None:
+    recorder = Recorder(LABELS, C)
+    logits = outputs(0)
+    logits[3:] = torch.nan
+    recorder(torch.arange(N), logits)
+    recorder.gather()
+    assert not caplog.messages
+
+
+def test_a_batch_of_a_training_may_be_handed_over_without_its_graph(caplog: pytest.LogCaptureFixture) -> None:
+    recorder = Recorder(LABELS, C)
+    recorder(torch.arange(N), outputs(0).requires_grad_().detach())
+    with torch.no_grad():
+        recorder(torch.arange(N), outputs(1).requires_grad_())
+    assert not caplog.messages
+
+
 def test_a_recorder_that_saw_nothing_says_so() -> None:
     with pytest.raises(InputError, match="must be given the batches"):
         Recorder(LABELS, C).analysis()

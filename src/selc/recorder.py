@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import torch
@@ -18,8 +19,14 @@ from selc.turning.held_out import check_same_rows
 from selc.types import Pass
 from selc.world import current
 
+log = logging.getLogger("selc")
 AT_ONCE = 2**17  # outputs of small batches that wait for each other to be worked on in one call: 0.5 MB
 LARGE = 2**15  # outputs of a batch that is not worth being copied to wait
+
+EVALUATED = (
+    "it takes down what is trained on; got a batch under no_grad, as of an evaluation, and recorded it. Show samples "
+    "that are not trained on to recorder.validation(logits, labels)."
+)
 
 
 class Recorder:
@@ -31,7 +38,7 @@ class Recorder:
 
     Parameters
     ----------
-    labels : Tensor of int, shape [N]
+    labels : Tensor or array of int, shape [N]
         The given labels of the whole training set, in the order of the dataset.
     num_classes : int
         Number of classes C.
@@ -72,6 +79,7 @@ class Recorder:
         self._numbers = 0  # in the outputs that wait
         self._looks: dict[int, Seen] = {}  # of validation samples
         self._validation = torch.empty(0, dtype=torch.int64)  # their labels
+        self._told: set[str] = set()  # what is said once
 
     def __call__(self, index: Tensor, logits: Tensor, labels: Tensor | None = None) -> None:
         """Take down a batch of the training.
@@ -83,16 +91,18 @@ class Recorder:
         logits : Tensor, shape [B, C]
             What the network said of them. Rows that are not finite count as not seen.
         labels : Tensor of int, shape [B], optional
-            Their labels, to be compared with those at ``index``: so a wrong index is noticed after an epoch.
+            Their labels, to be compared with those at ``index``: so a wrong index, or labels in another order, are
+            noticed after an epoch.
         """
         self._check(index, logits, labels)
+        if not (torch.is_grad_enabled() or logits.requires_grad):
+            self._tell("no_grad", EVALUATED)
         if self._counts and self._here * current().size >= len(self.labels):
             self._go_to(self.epoch + 1)
         self._here += len(index)
         self._numbers += logits.numel()
-        if (
-            logits.numel() < LARGE and self._numbers < AT_ONCE
-        ):  # small batches wait for each other; what waits must not change meanwhile
+        if logits.numel() < LARGE and self._numbers < AT_ONCE:
+            # Small batches wait for each other; what waits must not change meanwhile.
             self._waiting.append((index.clone(), logits.detach().clone(), labels if labels is None else labels.clone()))
         else:
             self._waiting.append((index, logits.detach(), labels))
@@ -245,11 +255,19 @@ class Recorder:
             before = self._epochs.pop(self.epoch, None)
             self._gathered.discard(self.epoch)
             self._tables = Tables(self.labels, before or self._unseen(), self.num_classes, logits.device)
-        self._tables.write(
-            torch.cat([part.to(logits.device, non_blocking=True) for part, _, _ in waiting]).long(),
-            logits,
-            [(index, labels) for index, _, labels in waiting if labels is not None],
-        )
+        rows = self._together([index for index, _, _ in waiting], logits.device)
+        compared = [(index, labels) for index, _, labels in waiting if labels is not None]
+        if len(compared) == len(waiting):
+            index = rows
+        else:
+            index = self._together([index for index, _ in compared], logits.device)
+        self._tables.write(rows, logits, index, self._together([labels for _, labels in compared], logits.device))
+
+    @staticmethod
+    def _together(parts: list[Tensor], device: torch.device) -> Tensor:
+        if not parts:
+            return torch.empty(0, dtype=torch.int64, device=device)
+        return torch.cat([part.to(device, non_blocking=True) for part in parts]).long()
 
     def _put_down(self) -> None:
         """Bring what was seen of this epoch to the CPU, which waits for the device."""
@@ -257,6 +275,14 @@ class Recorder:
         if self._tables is not None:
             tables, self._tables = self._tables, None
             self._epochs[self.epoch] = tables.read()
+            for doubt in tables.doubts:
+                self._tell(doubt[:20], doubt)
+
+    def _tell(self, about: str, said: str) -> None:
+        """Once, what raises no error but is likely to be a mistake."""
+        if about not in self._told:
+            self._told.add(about)
+            log.warning("Recorder: %s", said)
 
     def _unseen(self) -> Seen:
         return unseen(len(self.labels), self.num_classes)

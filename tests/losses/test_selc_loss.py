@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import safetensors.torch
 import torch
@@ -297,12 +298,38 @@ def test_after_an_error_nothing_was_counted_or_written(case: str, start: float) 
         (torch.tensor([1, 2, 4]), r"labels must be in 0\.\.3 for 4 classes; got values from 1 to 4\. Number"),
         (torch.zeros(2, 3, dtype=torch.int64), r"labels must be a non-empty vector \[N\]; got shape \(2, 3\)\."),
         (torch.tensor([], dtype=torch.int64), r"labels must be a non-empty vector \[N\]; got shape \(0,\)\."),
+        ([], r"labels must be a non-empty vector \[N\]; got shape \(0,\)\."),
+        (["cat", "dog"], r"labels must be class numbers \[N\]; got list with 'cat'\. Number them: names, labels = "),
+        (np.array(["cat", "dog"]), r"labels must be class numbers \[N\]; got ndarray with 'cat'\."),
+        (None, r"labels must be class numbers \[N\]; got NoneType with 'None'"),
     ],
-    ids=["float", "bool", "negative", "too large", "2-D", "empty"],
+    ids=["float", "bool", "negative", "too large", "2-D", "empty", "empty list", "names", "array of names", "nothing"],
 )
-def test_labels_that_cannot_be_used_get_a_sentence(labels: Tensor, sentence: str) -> None:
+def test_labels_that_cannot_be_used_get_a_sentence(labels: Any, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         SELCLoss(labels, 4, start=0)
+
+
+def test_labels_of_a_frame_are_taken_by_place_whatever_its_rows_are_called() -> None:
+    pandas = pytest.importorskip("pandas")
+    labels = pandas.Series([1, 0, 2], index=[7, 2, 9])
+    assert SELCLoss(labels, 3, start=0).labels.tolist() == [1, 0, 2]
+
+
+def test_a_forgotten_index_is_told_how_to_get_one() -> None:
+    with pytest.raises(InputError, match=r"got no index.*IndexedDataset"):
+        SELCLoss(torch.tensor([0, 1]), 2, start=0)(torch.zeros(2, 2), torch.tensor([0, 1]))
+
+
+@pytest.mark.parametrize("softmax", [True, False])
+def test_a_softmax_before_the_loss_is_told_once(softmax: bool, caplog: pytest.LogCaptureFixture) -> None:
+    criterion, labels = SELCLoss(torch.tensor([0, 1, 1]), 2, start=0), torch.tensor([0, 1, 1])
+    outputs = torch.randn(3, 2, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    for epoch in range(2):
+        criterion.set_epoch(epoch)
+        criterion(outputs.softmax(dim=1) if softmax else outputs, labels, torch.arange(3))
+    assert len(caplog.messages) == softmax
+    assert all("outputs must be logits; got what sums to one" in message for message in caplog.messages)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import torch
@@ -16,6 +16,7 @@ from selc.world import ALONE, World
 
 Option = Literal["I", "II"]
 WIDE = 256  # classes from which on a pass over [B, C] costs more than what torch asks for a function of our own
+SUM_ERROR = 0.01  # of probabilities that add up to one, which half precision rounds
 CACHED = 2**17  # numbers that are worked on together on a CPU, 0.5 MB: they stay in its cache from step to step
 
 
@@ -117,8 +118,15 @@ def usual_alpha(start: float) -> float:
 
 def checked_labels(labels: Tensor, num_classes: int) -> Tensor:
     """``labels`` as int64 [N], or an error that says what is wrong with them."""
-    labels = torch.as_tensor(labels)
-    if labels.dtype == torch.bool or labels.is_floating_point() or labels.is_complex():
+    try:
+        by_place = not isinstance(labels, Tensor) and hasattr(labels, "__array__")  # a Series is indexed by its names
+        labels = torch.tensor(labels.__array__()) if by_place else torch.as_tensor(labels)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(
+            f"labels must be class numbers [N]; got {_first(labels)}. Number them: "
+            "names, labels = numpy.unique(labels, return_inverse=True)."
+        ) from None
+    if labels.numel() and (labels.dtype == torch.bool or labels.is_floating_point() or labels.is_complex()):
         raise InputError(f"labels must be integers; got {labels.dtype}. Convert them to class numbers first.")
     if labels.dim() != 1 or labels.numel() == 0:
         several = " Several labels of a sample (multi-label, tokens) are not supported." if labels.dim() > 1 else ""
@@ -131,6 +139,18 @@ def checked_labels(labels: Tensor, num_classes: int) -> Tensor:
             f"got values from {low} to {high}. Number the classes from 0."
         )
     return labels
+
+
+def _first(labels: Any) -> str:
+    """What is no tensor, in short."""
+    first = next(iter(labels), None) if isinstance(labels, Iterable) else labels
+    return f"{type(labels).__name__} with {str(first)!r:.40}"
+
+
+def are_probabilities(outputs: Tensor) -> Tensor:
+    """Whether outputs [B, C] went through a softmax: none below zero and every row sums to one. A scalar tensor."""
+    z = outputs.detach().float()
+    return (z >= 0).all() & ((z.sum(dim=1) - 1).abs() < SUM_ERROR).all()
 
 
 def check_alpha(alpha: float, name: str = "alpha") -> float:

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from selc.errors import InputError
-from selc.losses.cross_entropy import log_softmax
+from selc.losses.cross_entropy import are_probabilities, log_softmax
 from selc.memory.forms import MANY, largest_of
 
-AT_ONCE = 2**16  # outputs of small batches that wait for each other to be worked on in one call
+OFTEN = 4  # visits for each sample that came, from which on the index or the epoch is likely to be wrong
 ROWS_AT_ONCE = 2**13  # rows whose predictions wait for each other to be written in one call
 
 
@@ -72,19 +72,26 @@ class Tables:
         self.seen = Seen(*(torch.cat([part, part[:1]]).to(device) for part in seen))
         self.visit = torch.zeros(self.rows + 1, dtype=torch.int64, device=device)  # the last one of each row
         self.visits = 0
+        self.written = torch.zeros((), dtype=torch.int64, device=device)  # visits that could be written
         self.waiting: list[tuple[Tensor, tuple[Tensor, Tensor, Tensor]]] = []
         self.waits = 0  # rows in it
         self.outside = torch.zeros((), dtype=torch.int64, device=device)  # how many belonged nowhere
         self.others = torch.zeros((), dtype=torch.int64, device=device)  # labels that are not those of the table
+        self.softmaxed: Tensor | None = None  # whether the first outputs were probabilities
+        self.doubts: list[str] = []  # of what was read, what is likely to be a mistake
 
-    def write(self, rows: Tensor, logits: Tensor, given: list[tuple[Tensor, Tensor]]) -> None:
-        """Take down a batch. What it shows waits for that of others, so that the tables are written in fewer calls."""
+    def write(self, rows: Tensor, logits: Tensor, index: Tensor, theirs: Tensor) -> None:
+        """Take down a batch. What it shows waits for that of others, so that the tables are written in fewer calls.
+
+        ``theirs`` are labels that somebody says the samples at ``index`` have; there may be none.
+        """
+        if self.softmaxed is None:
+            self.softmaxed = are_probabilities(logits)
         labels = self.labels.index_select(0, rows.clamp(0, self.rows))
         self.waiting.append((rows.clone(), said(logits, labels)))
         self.waits += len(rows)
-        for index, theirs in given:
-            index = index.to(rows.device).long().clamp(0, self.rows)
-            self.others += (self.labels[index] != theirs.to(rows.device)).sum()
+        if len(index):
+            self.others += (self.labels.index_select(0, index.clamp(0, self.rows)) != theirs).sum()
         if self.waits >= ROWS_AT_ONCE:
             self.settle()
 
@@ -103,6 +110,7 @@ class Tables:
         # Of a row that comes twice the last visit is written, all of it: which of two writes wins is not defined.
         visit = torch.arange(self.visits + 1, self.visits + len(rows) + 1, device=rows.device)
         self.visits += len(rows)
+        self.written += (rows < self.rows).sum()
         self.visit.scatter_reduce_(0, rows, visit, "amax")
         rows = torch.where(self.visit[rows] == visit, rows, self.rows)
         for table, values in zip(self.seen, seen, strict=True):
@@ -110,7 +118,10 @@ class Tables:
 
     def read(self) -> Seen:
         self.settle()
-        outside, others = torch.stack([self.outside, self.others]).tolist()
+        came = (self.visit[:-1] > 0).sum()
+        softmaxed = self.others.new_tensor(0) if self.softmaxed is None else self.softmaxed.long()
+        told = torch.stack([self.outside, self.others, self.written, came, softmaxed])
+        outside, others, visits, came, softmaxed = told.tolist()
         if outside:
             raise InputError(
                 f"index must be in 0..{self.rows - 1}, the rows of the label table; got {outside} in this epoch that "
@@ -120,6 +131,13 @@ class Tables:
             raise InputError(
                 f"labels must be those of the table at index; got {others} in this epoch that differ. The index must "
                 "be the place in the dataset, not in the batch: wrap the dataset in IndexedDataset."
+            )
+        if softmaxed:
+            self.doubts.append("it must be given logits; got what sums to one. Leave out the softmax.")
+        if visits and visits >= OFTEN * came:
+            self.doubts.append(
+                f"a sample should come once or twice in an epoch; got {visits} visits of {came} samples. The index "
+                "must be the place in the dataset, not in the batch, and set_epoch be called before each epoch."
             )
         return Seen(*(part[:-1].cpu() for part in self.seen))
 

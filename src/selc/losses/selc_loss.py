@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from selc.errors import ConfigError, InputError
 from selc.losses.cross_entropy import (
     Option,
+    are_probabilities,
     check_alpha,
     check_option,
     check_start,
@@ -188,7 +189,7 @@ class SELCLoss(nn.Module):
                 self.watcher.epochs,
                 self.watcher.earliest,
             )
-        self.form_given, self._agreed = store, False
+        self.form_given, self._agreed, self._looked = store, False, False
         form, why = form_for(store, len(labels), num_classes, labels.device)
         if form != "dense" and why:
             log.warning("SELCLoss: %s", why)
@@ -214,13 +215,20 @@ class SELCLoss(nn.Module):
             self.visits.zero_()
         self.epoch = float(epoch)
 
-    def forward(self, outputs: Tensor, labels: Tensor, index: Tensor) -> Tensor:
+    def forward(self, outputs: Tensor, labels: Tensor, index: Tensor | None = None) -> Tensor:
+        if index is None:
+            raise InputError(
+                "SELCLoss is called with criterion(outputs, labels, index); got no index, the place of each sample in "
+                "the dataset. Wrap the dataset in selc.IndexedDataset, which puts it beside each sample."
+            )
         index, labels = index.to(self.labels.device), labels.to(self.labels.device)
         self._check(outputs, labels, index)
         index, labels = index.long(), labels.long()  # after the check: a fraction must not be cut off
         writes = self.training and torch.is_grad_enabled()
         world = current() if writes else ALONE
         if writes:
+            if not self._looked:
+                self._look_at(outputs)
             if world.size > 1 and not self._agreed:
                 self.store, self._agreed = alike(self.store, world), True
             rows, theirs = _gathered(world, index, outputs)
@@ -322,6 +330,12 @@ class SELCLoss(nn.Module):
             return loss.mean()
         # DDP averages over the processes: so a sample counts the same wherever it is, also in a short last batch.
         return loss.sum() * (world.size / int(world.sum(torch.tensor(len(loss), device=loss.device))))
+
+    def _look_at(self, outputs: Tensor) -> None:
+        """Once: a second softmax is the mistake that raises no error, but makes every prediction unsure."""
+        self._looked = True
+        if bool(are_probabilities(outputs)):
+            log.warning("SELCLoss: outputs must be logits; got what sums to one. Leave out the softmax.")
 
     def _count_visits(self, index: Tensor) -> Tensor | slice:
         """Count this visit of each row; return which of them are the first of the epoch."""
