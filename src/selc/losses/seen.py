@@ -11,6 +11,7 @@ from selc.errors import InputError
 from selc.losses.cross_entropy import are_probabilities, log_softmax
 from selc.memory.forms import MANY, largest_of
 
+AT_ONCE = 2**16  # outputs of small batches that wait for each other to be worked on in one call
 OFTEN = 4  # visits for each sample that came, from which on the index or the epoch is likely to be wrong
 ROWS_AT_ONCE = 2**13  # rows whose predictions wait for each other to be written in one call
 
