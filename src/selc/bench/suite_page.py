@@ -35,14 +35,23 @@ def write_suite(suite: Table, scale: str, lines: dict[str, Line], out: Path) -> 
         if cell.key() in lines:
             found.setdefault((cell.row, cell.column), []).append(lines[cell.key()])
     unseen = set(suite.unseen)
+    rows_of = {column: {cell.row for cell in cells if cell.column == column} for column in suite.columns}
+    large = tuple(c for c in suite.columns if 2 * len(rows_of[c]) < len(suite.rows))  # too large for most rows
+    columns = [c for c in suite.columns if c not in large]
     halves = [
-        Half("seen", "Columns that choices could see", tuple(c for c in suite.columns if c not in unseen)),
-        Half("unseen", "Columns that nothing was chosen by", tuple(c for c in suite.columns if c in unseen)),
-        Half("all", "All columns", tuple(suite.columns)),
+        Half("seen", "Columns that choices could see", tuple(c for c in columns if c not in unseen)),
+        Half("unseen", "Columns that nothing was chosen by", tuple(c for c in columns if c in unseen)),
+        Half("all", "All columns", tuple(columns)),
     ]
     here = {cell.row for cell in cells}
     rows = [row for row in suite.rows if row in here]
     others = [row for row in dict.fromkeys(cell.row for cell in cells) if CHANGED not in row]
+    alike = {key: first for key, of in found.items() if (first := [line for line in of if line["seed"] == 0])}
+    parts = [(half.name, half.title, found, rows, half.columns) for half in halves]
+    # The screen has one seed, so that all are compared by it.
+    parts += [(f"screen-{half.name}", f"{half.title}: every method", alike, others, half.columns) for half in halves]
+    if large:
+        parts.append(("large", "Larger data", found, [row for row in rows if row in rows_of[large[0]]], large))
     done, what = sum(cell.key() in lines for cell in cells), suite.scales[scale].what
     page = [
         f"# {suite.title}",
@@ -52,16 +61,12 @@ def write_suite(suite: Table, scale: str, lines: dict[str, Line], out: Path) -> 
         "row of the table has a number; cost is the median over them of the time relative to cross entropy.",
     ]
     written = []
-    for half in halves:
-        for name, title, chosen in (
-            (half.name, half.title, rows),
-            (f"screen-{half.name}", f"{half.title}: every method", others),
-        ):
-            text, picture = _compared(found, chosen, half.columns, f"suite-{scale}-{name}.svg")
-            page += ["", f"## {title}", "", *text]
-            if picture:
-                written.append(out / f"suite-{scale}-{name}.svg")
-                write_text(written[-1], picture)
+    for name, title, of, chosen, shown in parts:
+        text, picture = _compared(of, chosen, shown, f"suite-{scale}-{name}.svg")
+        page += ["", f"## {title}", "", *text]
+        if picture:
+            written.append(out / f"suite-{scale}-{name}.svg")
+            write_text(written[-1], picture)
     page += ["", "## Sensitivity", "", *_sensitivity(found, [row for row in here if CHANGED in row], suite.columns)]
     path = out / f"suite-{scale}.md"
     write_text(path, "\n".join(page) + "\n")
