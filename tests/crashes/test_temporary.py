@@ -16,20 +16,21 @@ from selc._io.together import NOTE, together, undo
 from selc.errors import RunFolderError
 
 WRITER = """
-import sys, time
+import sys
 from pathlib import Path
 from selc._io.files import write_whole
 def write(path):
     path.write_bytes(b"half")
     print("writing", flush=True)
-    time.sleep(60)
+    sys.stdin.read()  # until it is killed
 write_whole(Path(sys.argv[1]), write)
 """
 
 
 def test_only_the_temporary_file_of_a_dead_process_is_swept_away(tmp_path: Path) -> None:
     path = tmp_path / "below" / "file"
-    with subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE) as writer:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdin=pipe, stdout=pipe) as writer:
         assert writer.stdout is not None
         assert writer.stdout.readline() == b"writing\n"
         sweep(tmp_path)

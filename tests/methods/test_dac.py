@@ -107,12 +107,16 @@ def test_loss_and_gradient_are_finite_where_it_abstains_surely_or_never(
 
 
 def test_a_batch_may_hold_one_sample() -> None:
-    method = DAC(warm_up=2)
-    data = ready(method)
+    """By hand: it is alone in the running mean, and of the five epochs that follow the first price three are over."""
+    method = DAC(warm_up=2, factor=4.0, final=0.3)
+    data = ready(method, epochs=8)
     outputs = random_logits(1, C + 1, seed=0)
     expected = F.cross_entropy(outputs, LABELS[[4]], reduction="none")
     close(method.loss(outputs, batch_of(data, torch.tensor([4]))), expected)
-    assert method.loss(outputs, batch_of(data, torch.tensor([4]), 5)).isfinite().all()
+    a = softmax64(outputs)[:, C]
+    answered = (1 - a) * F.cross_entropy(outputs[:, :C].double(), LABELS[[4]], reduction="none")
+    price = 0.4 * answered / 4 + 0.6 * 0.3
+    close(method.loss(outputs, batch_of(data, torch.tensor([4]), 5)), answered - price * torch.log(1 - a))
 
 
 def test_predictions_are_among_the_classes_alone() -> None:

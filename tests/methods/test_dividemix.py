@@ -204,12 +204,15 @@ def test_inputs_that_are_not_augmented_get_noise_and_those_that_are_get_two_augm
 
 
 @pytest.mark.parametrize("w", [0.0, 1.0])
-def test_a_batch_of_one_kind_alone_has_a_finite_loss(w: float) -> None:
-    method, given = DivideMix(), data()
+def test_a_batch_of_one_kind_alone_has_a_finite_loss_and_teaches_both_networks(w: float) -> None:
+    method, given, model = DivideMix(), data(), nets()
     ready(method, given, epochs=300)
     method.right.write(torch.arange(N), torch.full((N, 2), w))
-    step = method.step(nets(), part(given, 100.0))
+    step = method.step(model, part(given, 100.0))
     assert bool(step.loss.isfinite())
+    for gradient in torch.autograd.grad(step.loss, tuple(model.parameters())):
+        assert bool(gradient.isfinite().all())
+        assert bool(gradient.any())
 
 
 def test_loss_and_gradient_are_finite_where_p_is_exactly_0_or_1() -> None:
