@@ -134,6 +134,31 @@ def test_what_can_change_no_label_says_so_and_nothing_else_does(
     assert ("no label can change" in caplog.text) == said
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"start": 2, "epochs": 8}, "correction starts after 2 and takes some epochs"),  # 0.9 ** 6 > 1 / 2
+        ({"start": 2, "epochs": 9}, ""),
+        ({"start": 9, "epochs": 9}, "correction starts after 9"),
+        ({"start": 2, "epochs": 5, "alpha": 0.5}, ""),
+        ({"start": 2}, ""),
+        ({"start": 2, "epochs": 8, "option": "I"}, ""),  # the given label is left out
+    ],
+)
+def test_a_given_start_that_leaves_too_few_epochs_says_so(
+    options: dict[str, Any], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With alpha 0.5 three updates suffice, which is tried; after those of alpha 0.9 the given label is the largest."""
+    criterion = SELCLoss(torch.tensor([0, 1]), 2, **options)
+    assert len(caplog.messages) == bool(said)
+    assert said in caplog.text
+    for epoch in range(options.get("epochs", 5)):
+        criterion.set_epoch(epoch)
+        criterion(torch.tensor([[-50.0, 50.0]] * 2, requires_grad=True), torch.tensor([0, 1]), torch.arange(2))
+    if "epochs" in options:
+        assert (criterion.corrected_labels.tolist() == [0, 1]) == bool(said)
+
+
 def test_a_turning_point_that_comes_too_late_is_said_and_changes_no_label(caplog: pytest.LogCaptureFixture) -> None:
     """By hand: it is known after ten epochs, so four are left, and 0.9 ** 4 > 1 / 2."""
     shares = [0.5, 0.4, 0.3, 0.2, 0.1, 0.1, 0.1, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3]

@@ -54,16 +54,32 @@ class SELCCallback(Callback):  # type: ignore[misc]
 
     def __init__(self, criterion: SELCLoss, name: str = "criterion") -> None:
         self.criterion, self.name = criterion, name
+        self._hook: Any = None
+        self._called = False  # the loss, in this training
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         object.__setattr__(pl_module, self.name, self.criterion)  # past nn.Module, which would register it
         self.criterion.train(not trainer.fast_dev_run)
+        self._called, self._hook = False, self.criterion.register_forward_pre_hook(self._hear)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         self.criterion.set_epoch(trainer.current_epoch)
 
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        if outputs and not self._called:  # no outputs: the step skipped this batch
+            raise InputError(
+                f"training_step must return self.{self.name}(logits, y, index); got a step that did not call it, so "
+                "that SELC would change nothing. The index is the place of each sample in the dataset: wrap it in "
+                "selc.IndexedDataset."
+            )
+
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         pl_module.__dict__.pop(self.name, None)
+        if self._hook is not None:
+            self._hook.remove()
+
+    def _hear(self, *_: Any) -> None:
+        self._called = True
 
     def state_dict(self) -> dict[str, Tensor]:
         return dict(self.criterion.state_dict())

@@ -74,7 +74,7 @@ class SELCLoss(nn.Module):
         changed least (see `selc.Watcher`). It logs when it did, and ``turn`` says what it saw. It cannot step back.
     epochs : int, optional
         Length of the training, for the patience of ``"auto"``. A training in which too few epochs are left for a label
-        to change says so, and leaves all labels as they are.
+        to change says so, and leaves all labels as they are. With ``validation`` it is taken from there.
     validation : HeldOut, optional
         Rows that are not trained on, see `selc.HeldOut`.
     option : "I" or "II", default "II"
@@ -182,12 +182,18 @@ class SELCLoss(nn.Module):
         self.weighted, self.repeats, self.reduction = weighted, repeats, reduction
         self.num_classes, self.epoch = num_classes, 0.0
         self._turn: Turn | None = None  # asked for at the end of each epoch
-        if self.watcher is not None and self._too_late(self.watcher.earliest):
+        self.epochs = math.inf if epochs is None else epochs  # of the training, as far as is known
+        if self.watcher is not None:
+            self.epochs = self.watcher.epochs
+        earliest = self.start if self.watcher is None else self.watcher.earliest
+        if self._too_late(earliest):
             log.warning(
-                "SELCLoss: in %d epochs no label can change, as correction starts after %d at the earliest and takes "
-                "some epochs: train longer, lower alpha, or give a start.",
-                self.watcher.epochs,
-                self.watcher.earliest,
+                "SELCLoss: in %d epochs no label can change, as correction starts after %g%s and takes some epochs: "
+                "train longer, lower alpha, or %s.",
+                self.epochs,
+                earliest,
+                "" if self.watcher is None else " at the earliest",
+                "start earlier" if self.watcher is None else "give a start",
             )
         self.form_given, self._agreed, self._looked = store, False, False
         form, why = form_for(store, len(labels), num_classes, labels.device)
@@ -290,9 +296,9 @@ class SELCLoss(nn.Module):
 
     def _too_late(self, epoch: float) -> bool:
         """Whether a given label keeps more than half of its weight if it is corrected from an epoch on."""
-        if self.watcher is None or self.option == "I":  # Option I leaves the given label out
+        if self.option == "I":  # it leaves the given label out
             return False
-        return bool(self.alpha ** max(self.watcher.epochs - epoch, 0.0) > 1 / 2)
+        return bool(self.alpha ** max(self.epochs - epoch, 0.0) > 1 / 2)
 
     def _start_if_turned(self, epoch: float) -> None:
         if self._turn is None:
