@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from selc.analysis import LabelAnalysis, Why, analyse
 from selc.analysis.findings import KEEP, RELABEL, REVIEW
-from selc.analysis.label_analysis import judgements, like, mean_probabilities, transitions
+from selc.analysis.label_analysis import judgements, like, mean_probabilities, named_blindly, transitions
 from selc.analysis.training_pass import by_training_pass, calmest
 from selc.losses.watcher import first_minimum, waited
 from selc.memory import Store
@@ -367,6 +367,35 @@ def test_of_each_look_two_probabilities_are_known_and_the_other_classes_share_th
             others = classes - len(told)
             wanted += [told.get(k, (1 - sum(told.values())) / max(others, 1)) / 3 for k in range(classes)]
         np.testing.assert_allclose(found[row], wanted, atol=1e-12)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_what_is_named_over_looks_is_named_by_their_predictions_alone(classes: int) -> None:
+    p = (2 * torch.randn(4, 6, classes, generator=rng(1)).double()).softmax(dim=2)
+    confidences, predictions = p.max(dim=2)
+    sure, named = named_blindly(predictions, confidences, range(1, 4), classes)
+    for row in range(6):
+        wanted = np.zeros(classes)
+        for look in range(1, 4):
+            rest = (1 - float(confidences[look, row])) / (classes - 1)
+            wanted += [float(confidences[look, row]) if k == predictions[look, row] else rest for k in range(classes)]
+        assert int(named[row]) == wanted.argmax()
+        assert float(sure[row]) == pytest.approx(wanted.max() / 3, abs=1e-12)
+
+
+@pytest.mark.parametrize("held", [None, torch.arange(0, N, 2)])
+def test_a_label_has_no_say_in_what_is_named_against_it_and_how_surely(held: Tensor | None) -> None:
+    """A network's probability of the given label would make it surer where it agrees, and the surest rows too clean."""
+    outcome, given, _ = made_up(0.3, 0.5, held)
+    evidence, decision = turning(outcome)
+    seen = Pass(outcome.losses, outcome.predictions, outcome.confidences, outcome.beliefs)
+    found = judgements(evidence, decision, seen, given)
+    others = (given + 1) % C
+    labels = others if held is None else others[held]
+    relabelled = replace(evidence, labels=labels, given=evidence.given.flip(1))
+    again = judgements(relabelled, decision, seen._replace(losses=seen.losses.flip(1)), others)
+    for name in ("predicted", "confidence", "held_predicted", "held_confidence"):
+        assert torch.equal(getattr(again, name), getattr(found, name)), name
 
 
 def test_a_row_that_was_trained_on_is_judged_by_the_epochs_that_begin_after_the_start() -> None:

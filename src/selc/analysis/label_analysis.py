@@ -279,7 +279,7 @@ def judgements(evidence: Evidence, decision: Decision, seen: Pass | None, given:
     looks = range(max(decision.first - near, 0), min(evidence.look_at(decision.best) + near + 1, evidence.looks))
     seen_out = (evidence.predictions, evidence.confidences, evidence.given)
     probabilities = mean_probabilities(*seen_out, evidence.labels, looks, evidence.num_classes)
-    sure, held = probabilities.max(dim=1)
+    sure, held = named_blindly(evidence.predictions, evidence.confidences, looks, evidence.num_classes)
     end = min(decision.last + near + 1, evidence.looks) if decision.reason is Reason.FALL else evidence.looks
     held_quality = evidence.given[:end].double().mean(dim=0)
     contradicted = held != evidence.labels
@@ -299,14 +299,12 @@ def judgements(evidence: Evidence, decision: Decision, seen: Pass | None, given:
         passed[trained] = seen.losses[: max(last, 1), trained].double().neg().exp().nanmean(dim=0)
         others = trained & ~out
         if bool(others.any()):
-            share, named = mean_probabilities(
+            share, named = named_blindly(
                 seen.predictions[epochs, others],
                 seen.confidences[epochs, others],
-                (-seen.losses[epochs, others]).exp(),
-                given[others],
                 range(epochs.stop - epochs.start),
                 evidence.num_classes,
-            ).max(dim=1)
+            )
             predicted[others], known[others] = named, True
             confidence[others] = like(share, sure)
             passed[others] = like(passed[others], held_quality)
@@ -343,6 +341,22 @@ def both_witnesses(
     share = float(((both.argmax(dim=1) != given) & judged.known).double().mean())
     by_chance = BEYOND * math.sqrt(share * (1 - share) / len(given))
     return both if share - by_chance <= rate.high else None
+
+
+def named_blindly(predictions: Tensor, confidences: Tensor, looks: range, num_classes: int) -> tuple[Tensor, Tensor]:
+    """The confidence [M] and the class [M] that some looks name on average, of which only the predicted class is known.
+
+    What else is known, the probability of the given label, would make a prediction surer where it agrees with the label,
+    and it is to be a witness of that label.
+    """
+    table = torch.zeros(predictions.shape[1], num_classes, dtype=torch.float64)
+    for look in looks:
+        sure = confidences[look].double()
+        share = (1 - sure) / (num_classes - 1)
+        table += share[:, None]
+        table.scatter_add_(1, predictions[look].long()[:, None], (sure - share)[:, None])
+    sure, named = (table / len(looks)).max(dim=1)
+    return sure, named
 
 
 def mean_probabilities(
