@@ -346,8 +346,8 @@ def both_witnesses(
 def named_blindly(predictions: Tensor, confidences: Tensor, looks: range, num_classes: int) -> tuple[Tensor, Tensor]:
     """The confidence [M] and the class [M] that some looks name on average, of which only the predicted class is known.
 
-    What else is known, the probability of the given label, would make a prediction surer where it agrees with the label,
-    and it is to be a witness of that label.
+    What else is known, the probability of the given label, would make a prediction surer where the label agrees with
+    it; but the prediction is to be a witness of that label.
     """
     table = torch.zeros(predictions.shape[1], num_classes, dtype=torch.float64)
     for look in looks:
