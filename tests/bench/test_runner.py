@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
@@ -66,6 +67,27 @@ def test_a_line_holds_what_selc_train_alone_gives(places: Places, tmp_path: Path
     assert "torch" in got
     assert "cpu_capability" in got
     assert not places.runs.exists()  # nothing is left of a cell that is done
+
+
+def test_labels_of_a_table_are_scored_by_those_that_noise_was_drawn_for(places: Places, tmp_path: Path) -> None:
+    """A table says nowhere which of its labels are true, so that its run has no score; the same rows as arrays have."""
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 2
+    x = rng.normal(size=(60, 2)) + 3 * y[:, None]
+    lines = [f"{a},{b},{'ab'[label]}" for (a, b), label in zip(x.tolist(), y, strict=True)]
+    (tmp_path / "rows.csv").write_text("\n".join(["first,second,label", *lines]) + "\n")
+    one = cell()
+    one.settings["data"] = {"name": "table", "path": str(tmp_path / "rows.csv")}
+    fill(places, [one])
+    [got] = texts(places)
+    alone = execute(one.config(), tmp_path / "alone")
+    assert "right_before" not in alone.summary
+    wrong = alone.given.numpy() != y
+    assert 0 < wrong.sum() < 30
+    assert got["right_before"] == pytest.approx(1 - wrong.mean())
+    assert got["right_after"] == pytest.approx((alone.corrected().numpy() == y).mean())
+    found = alone.findings()
+    assert got["found"] == found_wrong(found.is_issue, 1 - found.quality.double(), torch.from_numpy(wrong))
 
 
 def test_what_is_there_is_not_trained_again_and_a_changed_configuration_is(places: Places) -> None:

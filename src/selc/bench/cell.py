@@ -24,6 +24,7 @@ from selc.callbacks import Callback
 from selc.errors import RunFolderError, SelcError
 from selc.runs import Config, RunFolder, execute, resume
 from selc.runs.folder import environment
+from selc.runs.job import load
 from selc.training.metrics import headline
 from selc.types import accuracies
 
@@ -91,10 +92,17 @@ def train_cell(task: Task) -> Line:
             before = 0.0
     if run is None:
         run = execute(config, folder, [Quiet()])
-    return line_of(run, before + time.process_time() - began)
+    return line_of(run, true_labels(run, config), before + time.process_time() - began)
 
 
-def line_of(run: RunFolder, seconds: float) -> Line:
+def true_labels(run: RunFolder, config: Config) -> Tensor | None:
+    """The true labels; of data that cannot say which of theirs are true, those that noise was drawn for."""
+    if run.true is not None or config.noise.name == "none":
+        return run.true
+    return load(config).labels
+
+
+def line_of(run: RunFolder, true: Tensor | None, seconds: float) -> Line:
     """What the tables are made of. ``seconds`` are those of the process; before an interruption, those of the clock."""
     summary, history = run.summary, run.history()
     last = history[-1]["stage"]
@@ -117,12 +125,11 @@ def line_of(run: RunFolder, seconds: float) -> Line:
         "peak_mb": _peak_mb(),
         **{name: where[name] for name in ("selc", "commit", "torch", "python", "cpu_capability")},
     }
-    for name in ("right_before", "right_after"):
-        if name in summary:
-            line[name] = summary[name]
+    if true is not None:
+        line["right_before"] = float((run.given == true).float().mean())
+        line["right_after"] = float((run.corrected() == true).float().mean())
     if summary.get("decision") is not None:
         line["decision"] = {k: summary["decision"][k] for k in ("start", "best", "reason", "alpha")}
-    true = run.true
     if true is not None and bool((run.given != true).any()):
         found = run.findings()
         line["found"] = found_wrong(found.is_issue, 1 - found.quality.double(), run.given != true)
