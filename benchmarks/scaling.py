@@ -225,13 +225,20 @@ def processes(repeats: int, task: Task) -> dict[str, Any]:
     }
 
 
+def name_of(line: dict[str, Any]) -> str:
+    """What a line is about; it takes the place of an older one of the same name."""
+    default = {"net": "mlp"}  # of lines of before there was a second one
+    parts = ("kind", "rows", "classes", "store", "net")
+    return str(line.get("name") or [line.get(part, default.get(part)) for part in parts])
+
+
 def page(lines: list[dict[str, Any]]) -> str:
     """The lines of the result file as a page."""
-    about = lines[0]
+    about, commits = lines[-1], ", ".join(dict.fromkeys(str(line["commit"]) for line in lines))  # in parts
     text = [
         "# Scaling",
         "",
-        f"Written by `benchmarks/scaling.py` at commit {about['commit']} with torch {about['torch']} on "
+        f"Written by `benchmarks/scaling.py` at commit {commits} with torch {about['torch']} on "
         f"{machine(about)}. Ratios of two that took turns: median and quartiles over the repeats.",
         "",
         "| ratio of | median | quartiles | target | pass | repeats |",
@@ -283,16 +290,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--largest", type=int, default=1_000_000, help="largest number of samples")
-    parser.add_argument("--only", default="", help="beginning of the names to measure; the others leave the result")
+    parser.add_argument("--only", default="", help="beginning of the names to measure; what the others found stays")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
     arguments = parser.parse_args()
     torch.set_num_threads(THREADS)
     torch.manual_seed(0)
-    where = environment()
-    lines: list[dict[str, Any]] = []
+    where, results = environment(), arguments.out / "scaling.jsonl"
+    before = [json.loads(text) for text in results.read_text().splitlines()] if results.exists() else []
+    found = {name_of(line): line for line in before}
 
     def keep(line: dict[str, Any]) -> None:
-        lines.append(line | where)
+        found[name_of(line)] = line | where
         print(json.dumps(line), flush=True)
 
     for job in measurements(arguments.largest):
@@ -304,7 +312,8 @@ def main() -> None:
     if "processes".startswith(arguments.only):
         for task in (replace(LOOP, batch_size=1024), replace(CNN, rows=5_120, batch_size=256)):
             keep(processes(arguments.repeats, replace(task, rows=min(task.rows, arguments.largest))))
-    write_text(arguments.out / "scaling.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    lines = list(found.values())
+    write_text(results, "".join(json.dumps(line) + "\n" for line in lines))
     write_text(arguments.out / "scaling.md", page(lines))
     print(page(lines))
 
