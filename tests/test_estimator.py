@@ -143,7 +143,7 @@ def test_a_frame_with_text_and_gaps_is_taken_as_it_is() -> None:
     strange = frame.head(4).assign(city=["Paris", None, "Rome", "Oslo"], size=np.nan)
     probs = fitted.predict_proba(strange)
     np.testing.assert_allclose(probs.sum(axis=1), 1)
-    with pytest.raises(InputError, match=r"X must be a DataFrame like that of the training.*got ndarray"):
+    with pytest.raises(InputError, match=r"X must be a DataFrame .* like that of the training; got ndarray"):
         fitted.predict(np.zeros((2, 3)))
     with pytest.raises(InputError, match="column 'size' must be numeric; got 'big' in row 0"):
         fitted.predict(frame.head(1).astype({"size": object}).assign(size=["big"]))

@@ -272,7 +272,7 @@ def test_a_frame_with_text_and_gaps_is_coded_as_the_same_table_is(tmp_path: Path
     state = json.loads((tmp_path / "run" / "inputs.json").read_text())
     assert state["coding"] == table.inputs.how.state()["coding"]
     assert next(iter(first.model.parameters())).shape[1] == table.shape[0] == 6  # 2 numbers, 1 flag, 3 levels
-    with pytest.raises(InputError, match="a test set must be a DataFrame like the data"):
+    with pytest.raises(InputError, match="a test set must be a DataFrame with columns of text or gaps"):
         quick(Frame(columns), tests={"mine": (x[:9, :3], y[:9])})
     with pytest.raises(InputError, match="got no 'city'"):
         quick(Frame(columns), tests={"mine": Frame({k: v for k, v in half.items() if k != "city"})})

@@ -168,7 +168,7 @@ def test_bad_texts_in_python_get_a_sentence() -> None:
         selc.fit([""] * 40, labels)
     with pytest.raises(InputError, match=r"column 'text' must hold texts; got numbers, such as '1\.5' in row 0"):
         selc.fit(["1.5"] * 40, labels)
-    with pytest.raises(InputError, match="a test set must be a list of texts like the data"):
+    with pytest.raises(InputError, match="a test set must be a list of texts like that of the training"):
         selc.fit(texts, labels, tests={"t": (np.zeros((2, 3)), ["bad", "good"])}, **FIT)
     quiet = Quiet()
     selc.fit([*texts[:-1], None], labels, callbacks=[quiet], **{**FIT, "epochs": 1})
@@ -181,7 +181,7 @@ def test_the_classifier_takes_texts() -> None:
     new, expected = reviews(40, seed=1)
     assert made.score(new, expected) >= 0.9
     assert made.predict_proba(np.array(new)).shape == (40, 2)
-    with pytest.raises(InputError, match="X must be texts like those of the training; got ndarray"):
+    with pytest.raises(InputError, match="X must be a list of texts like that of the training; got ndarray"):
         made.predict(np.zeros((2, 15)))
 
 

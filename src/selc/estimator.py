@@ -18,12 +18,12 @@ from torch import nn
 from selc.analysis import LabelAnalysis, analyse
 from selc.analysis.words import WHY
 from selc.callbacks import Callback, EpochRecord
-from selc.classifiers import Judged, Rows, create, is_classifier_name, judge_labels, prepared
+from selc.classifiers import Fit, Rows, create, is_classifier_name, judge_labels, prepared
 from selc.classifiers.folds import probabilities as class_probabilities
 from selc.data.dealing import groups_of, verified_rows
-from selc.data.preprocess.coding import Cells, learnt_features
+from selc.data.preprocess.coding import learnt_features
 from selc.data.preprocess.features import FeatureInputs, Features, Numbers, Scale
-from selc.data.sources.frames import TEXT, frame_cells, is_frame, is_plain, is_texts, text_cells
+from selc.data.sources.frames import cells_of, is_frame, is_texts, new_cells
 from selc.data.sources.recognise import suits
 from selc.errors import ConfigError, InputError
 from selc.methods import Method
@@ -194,7 +194,7 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             found = self._trained(data, labels)
         else:
             inside = Rows(self._numbers(x), labels, count, verified=checked, groups=kin)
-            found = self._judged(judge_labels(classifier, inside, self._seed(), print if self.verbose else _unheard))
+            found = self._fitted(judge_labels(classifier, inside, self._seed(), print if self.verbose else _unheard))
         self.corrected_labels_ = self.classes_[found.corrected.numpy()]
         self.turning_point_, rate = found.decision, found.noise_rate
         self.noise_rate_ = np.nan if rate is None or rate.estimate is None else rate.estimate
@@ -219,11 +219,11 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         self.pred_probs_ = outcome.probs.full().cpu().numpy()
         return analyse(outcome, labels, data.num_classes, data.verified)
 
-    def _judged(self, judged: Judged) -> LabelAnalysis:
+    def _fitted(self, fit: Fit) -> LabelAnalysis:
         """By folds of a classifier."""
-        self.method_, self.module_, self.history_ = None, judged.model, []
-        self.soft_targets_, self.pred_probs_ = judged.believed.numpy(), judged.probs.numpy()
-        return judged.analysis
+        self.method_, self.module_, self.history_ = None, fit.model, []
+        self.soft_targets_, self.pred_probs_ = fit.believed.numpy(), fit.probs.numpy()
+        return fit.analysis
 
     def predict_proba(self, X: Any) -> Array:  # noqa: N803
         """The probability of each of ``classes_``, [N, C]."""
@@ -288,16 +288,13 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             check_consistent_length(X, y)
             check_classification_targets(y)
             return X, y
-        cells: Cells | None = None
-        if is_texts(X):
-            cells = text_cells(X)
-        elif is_frame(X) and not is_plain(X):
-            validate_data(self, X, skip_check_array=True)  # names and number of the columns
-            cells = frame_cells(X)
+        cells = cells_of(X)
         if cells is None:
             x, y = validate_data(self, X, y, **_NUMBERS)
             self.how_ = Features(_scale(x.astype(np.float64)))
         else:
+            if is_frame(X):
+                validate_data(self, X, skip_check_array=True)  # names and number of the columns
             _, y = check_X_y(np.zeros((len(X), 1)), y, dtype=None)
             self.how_, inputs = learnt_features(cells)
         check_classification_targets(y)
@@ -318,17 +315,9 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             if x.shape[1:] != self.shape_:
                 raise InputError(f"X must hold inputs of shape {list(self.shape_)}; got {list(x.shape[1:])}.")
             return self._inputs(x)
-        if coding.inputs == (TEXT,) and is_texts(X):
-            return self._inputs(text_cells(X))
-        if not is_frame(X):
-            if coding.inputs == (TEXT,):
-                raise InputError(f"X must be texts like those of the training; got {type(X).__name__}.")
-            raise InputError(
-                "X must be a DataFrame like that of the training, which had columns of text or gaps; "
-                f"got {type(X).__name__}."
-            )
-        validate_data(self, X, reset=False, skip_check_array=True)
-        return self._inputs(frame_cells(X, coding))
+        if is_frame(X):
+            validate_data(self, X, reset=False, skip_check_array=True)
+        return self._inputs(new_cells(X, coding, "X"))
 
     def _inputs(self, items: Any) -> FeatureInputs:
         """Columns of a table, or an array [N, ...], as the network sees them."""

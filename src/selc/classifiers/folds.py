@@ -60,7 +60,7 @@ class Rows(NamedTuple):
         return dropped if self.verified is None else self.verified if dropped is None else self.verified | dropped
 
 
-class Judged(NamedTuple):
+class Fit(NamedTuple):
     """A classifier that was fitted on the corrected labels, and what was found out on the way."""
 
     model: Any
@@ -70,7 +70,7 @@ class Judged(NamedTuple):
     probs: Tensor  # [N, C] of the classifier that is handed out
 
 
-def judge_labels(classifier: Any, data: Rows, seed: int, tell: Callable[[str], None] = lambda text: None) -> Judged:
+def judge_labels(classifier: Any, data: Rows, seed: int, tell: Callable[[str], None] = lambda text: None) -> Fit:
     """Judge every label by a classifier that was fitted without it, and fit one on all rows with the result."""
     parts = _parts(data, seed)
     used = parts[parts >= 0].unique().tolist()
@@ -84,7 +84,7 @@ def judge_labels(classifier: Any, data: Rows, seed: int, tell: Callable[[str], N
         analysis = conclusion(evidence, data.labels, data.settled)
     chosen = data.used.nonzero().flatten().numpy()
     model = fitted(classifier, data, chosen, analysis.corrected.numpy())
-    return Judged(model, analysis, evidence, believed, torch.from_numpy(probabilities(model, data.x, data.num_classes)))
+    return Fit(model, analysis, evidence, believed, torch.from_numpy(probabilities(model, data.x, data.num_classes)))
 
 
 def conclusion(evidence: Evidence, given: Tensor, settled: Tensor | None) -> LabelAnalysis:

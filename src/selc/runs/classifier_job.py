@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from selc._io.files import sweep
 from selc.callbacks import Callback, Callbacks
-from selc.classifiers import Judged, Rows, create, judge_labels, write_fit
+from selc.classifiers import Fit, Rows, create, judge_labels, write_fit
 from selc.classifiers.folds import probabilities
 from selc.data import Bundle
 from selc.errors import ConfigError
@@ -68,11 +68,11 @@ class ClassifierJob:
         began, bundle = time.perf_counter(), self.bundle
         x, C = as_table(bundle.inputs), len(bundle.classes)
         data = Rows(x, run.given, C, run.rows, run.verified, bundle.groups, bundle.time)
-        judged = judge_labels(self.classifier, data, self.config.train.seed, tell)
+        fit = judge_labels(self.classifier, data, self.config.train.seed, tell)
         tests = {**bundle.tests, **({"val": bundle.val} if bundle.val is not None else {})}
-        accuracy = {name: self._measured(judged, test, C) for name, test in tests.items()}
+        accuracy = {name: self._measured(fit, test, C) for name, test in tests.items()}
         seconds = round(time.perf_counter() - began, 3)
-        corrected = judged.analysis.corrected
+        corrected = fit.analysis.corrected
         summary = {
             "pick": REFIT,
             "epoch": 0,
@@ -80,17 +80,17 @@ class ClassifierJob:
             "changed": float((corrected != run.given).float().mean()),
             "seconds_this_session": seconds,
             "seconds_training": seconds,
-            **label_summary(run, corrected, judged.analysis),
+            **label_summary(run, corrected, fit.analysis),
         }
-        assert judged.analysis.decision is not None
-        TurningPoint(judged.evidence, judged.analysis.decision).save(run.path)
+        assert fit.analysis.decision is not None
+        TurningPoint(fit.evidence, fit.analysis.decision).save(run.path)
         used = data.used
-        write_fit(run.path, x[used.numpy()], corrected[used], judged.probs[used])
-        believed, probs = (Store.of({"table": t.float()}, C) for t in (judged.believed, judged.probs))
-        run.write_labels(believed, probs, corrected, summary, judged.analysis)
+        write_fit(run.path, x[used.numpy()], corrected[used], fit.probs[used])
+        believed, probs = (Store.of({"table": t.float()}, C) for t in (fit.believed, fit.probs))
+        run.write_labels(believed, probs, corrected, summary, fit.analysis)
 
-    def _measured(self, judged: Judged, test: EvalSet, num_classes: int) -> dict[str, float]:
-        p = torch.from_numpy(probabilities(judged.model, as_table(test.inputs, test.rows), num_classes))
+    def _measured(self, fit: Fit, test: EvalSet, num_classes: int) -> dict[str, float]:
+        p = torch.from_numpy(probabilities(fit.model, as_table(test.inputs, test.rows), num_classes))
         metrics = chosen(self.config.train.metrics)
         rows = rows_of(p.clamp_min(torch.finfo(p.dtype).tiny).log(), test.labels, wanted(metrics))
         return measured(metrics, {**rows, "labels": test.labels}, num_classes)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from selc.data.preprocess.coding import Coding, Column, Texts, as_category, as_numbers, read_column
+from selc.data.preprocess.coding import Cells, Coding, Column, Texts, as_category, as_numbers, read_column
 from selc.data.preprocess.features import Numbers, gaps
 from selc.data.preprocess.text_column import Documents, as_documents
 from selc.data.sources.csv_table import not_numeric
@@ -30,6 +30,24 @@ def is_texts(thing: Any) -> bool:
             return False
         thing = values.tolist()
     return isinstance(thing, list | tuple) and any(isinstance(value, str) for value in thing)
+
+
+def cells_of(x: Any, columns: Sequence[Any] | None = None) -> Cells | None:
+    """Texts, or columns of a DataFrame (None: all) that hold more than numbers; None: an array can hold ``x``."""
+    if is_texts(x):
+        return text_cells(x)
+    return frame_cells(x, columns=columns) if is_frame(x) and not is_plain(x, columns) else None
+
+
+def new_cells(x: Any, coding: Coding, name: str) -> Cells:
+    """The same of new items, as ``coding`` has it; errors call them ``name``."""
+    of_texts = coding.inputs == (TEXT,)
+    if of_texts and is_texts(x):
+        return text_cells(x)
+    if is_frame(x):
+        return frame_cells(x, coding)
+    wanted = "a list of texts like that" if of_texts else "a DataFrame with columns of text or gaps like that"
+    raise InputError(f"{name} must be {wanted} of the training; got {type(x).__name__}.")
 
 
 def text_cells(texts: Any) -> dict[str, Documents]:

@@ -18,16 +18,7 @@ from selc.data.preprocess.plain import Plain
 from selc.data.preprocess.text_encoder import chosen_encoder
 from selc.data.sources.annotators import Votes, votes_by_column
 from selc.data.sources.feature_table import notes_on_empty_texts
-from selc.data.sources.frames import (
-    TEXT,
-    frame_cells,
-    frame_numbers,
-    is_frame,
-    is_plain,
-    is_texts,
-    split_frame,
-    text_cells,
-)
+from selc.data.sources.frames import cells_of, frame_numbers, is_frame, is_texts, new_cells, split_frame
 from selc.data.sources.recognise import suits
 from selc.errors import InputError
 from selc.types import EvalSet, Inputs
@@ -74,25 +65,16 @@ def _items(x: Any, labels: Any, how: Features | Plain | None = None) -> tuple[An
         if not hasattr(x, "__len__"):
             raise InputError("a dataset must give rows by number; got one that can only be walked through.")
         return x, labels_of(x) if labels is None else labels
-    if is_frame(x):
-        names = list(x.columns)
-        if labels is None or isinstance(labels, str):
-            labels, names = split_frame(x, labels)
-        if coding is not None:
-            return frame_cells(x, coding), labels
-        if how is None and len(set(names)) == len(names) and not is_plain(x, names):
-            return frame_cells(x, columns=names), labels
-        return torch.from_numpy(frame_numbers(x, names).astype(np.float32)), labels
-    of_texts = coding is not None and coding.inputs == (TEXT,)
-    if coding is not None and not (of_texts and is_texts(x)):
-        wanted = "a list of texts" if of_texts else "a DataFrame"
-        raise InputError(
-            f"a test set must be {wanted} like the data, which have columns of text or gaps; got {type(x).__name__}."
-        )
+    names = list(x.columns) if is_frame(x) else []
+    if is_frame(x) and (labels is None or isinstance(labels, str)):
+        labels, names = split_frame(x, labels)
+    cells = cells_of(x, names) if how is None else None if coding is None else new_cells(x, coding, "a test set")
     if labels is None:
         raise InputError(f"labels must be given, one per sample; got none beside x, which is {type(x).__name__}.")
-    if is_texts(x) and (how is None or of_texts):
-        return text_cells(x), labels
+    if cells is not None:
+        return cells, labels
+    if is_frame(x):
+        return torch.from_numpy(frame_numbers(x, names).astype(np.float32)), labels
     try:
         return torch.as_tensor(x, dtype=torch.float32), labels
     except (TypeError, ValueError, RuntimeError) as error:
