@@ -102,17 +102,16 @@ def run(setting: dict[str, str], plain: Digits, only_changed: bool) -> Result:
 
 def main(only_changed: bool) -> int:
     """``only_changed``: settings that change no digit here are not run again, as the plain suite has said it all."""
-    plain, results = digits({}), {}
+    plain, results = digits({}), []
+    print(f"{'setting':<30}{'':<8}{'tests':<24}{'seconds':>7}  changes here", flush=True)
     for name, setting in SETTINGS.items():
-        print(f"{name} ...", flush=True)
-        results[name] = run(setting, plain, only_changed)
-    print(f"\n{'setting':<30}{'':<8}{'tests':<24}{'seconds':>7}  changes here")
-    for name, result in results.items():
+        result = run(setting, plain, only_changed)
         verdict = "passed" if result.passed else "FAILED"
-        print(f"{name:<30}{verdict:<8}{result.counted:<24}{result.seconds:>7.0f}  {result.changed}")
-    if all(result.changed == "no digit" for result in results.values()):
+        print(f"{name:<30}{verdict:<8}{result.counted:<24}{result.seconds:>7.0f}  {result.changed}", flush=True)
+        results.append(result)
+    if all(result.changed == "no digit" for result in results):
         print("No setting changes a digit on this processor: what passed here says nothing about others.")
-    return 0 if all(result.passed for result in results.values()) else 1
+    return 0 if all(result.passed for result in results) else 1
 
 
 if __name__ == "__main__":
