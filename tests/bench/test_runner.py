@@ -16,7 +16,7 @@ from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
 from selc._io.files import read_json
 from selc.bench import runner
-from selc.bench.cell import found_wrong
+from selc.bench.cell import Quiet, found_wrong
 from selc.bench.estimate import counted, estimates, size_of
 from selc.bench.results import append_line, read_lines, sole_writer
 from selc.bench.runner import Machine, Places, chosen, look, run
@@ -80,7 +80,7 @@ def test_labels_of_a_table_are_scored_by_those_that_noise_was_drawn_for(places: 
     one.settings["data"] = {"name": "table", "path": str(tmp_path / "rows.csv")}
     fill(places, [one])
     [got] = texts(places)
-    alone = execute(one.config(), tmp_path / "alone")
+    alone = execute(one.config(), tmp_path / "alone", [Quiet()])
     assert "right_before" not in alone.summary
     wrong = alone.given.numpy() != y
     assert 0 < wrong.sum() < 30

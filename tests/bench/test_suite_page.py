@@ -76,7 +76,7 @@ def test_large_data_have_a_table_of_their_own_and_the_screen_has_one_seed(tmp_pa
     for cell in suite.cells("cpu"):
         if cell.row in ("Cross Entropy", "SELC (automatic)"):
             plain = cell.row == "Cross Entropy"
-            large = cell.column.startswith(("all features", "pixels"))
+            large = cell.column.startswith(("50000", "pixels"))
             better = plain == (large or cell.seed > 0)
             lines[cell.key()] = {
                 "seed": cell.seed,
@@ -86,8 +86,8 @@ def test_large_data_have_a_table_of_their_own_and_the_screen_has_one_seed(tmp_pa
     page, *pictures = write_suite(suite, "cpu", lines, tmp_path)
     sections = {part.split("\n")[0]: part for part in page.read_text().split("\n## ")[1:]}
     assert "2 methods, 20 columns" in sections["All columns"]
-    assert "all features" not in sections["All columns"]
-    assert "2 methods, 4 columns: all features human, all features SEAL 20%, pixels" in sections["Larger data"]
+    assert "50000 rows" not in sections["All columns"]
+    assert "2 methods, 4 columns: 50000 rows human, 50000 rows SEAL 20%, pixels" in sections["Larger data"]
     assert "| Cross Entropy | 1.00 | 90.0 |" in sections["Larger data"]
     assert "| SELC (automatic) | 1.00 | 90.0 |" in sections["All columns: every method"]
     assert "| SELC (automatic) | 1.00 | 90.0 |" not in sections["All columns"]  # the mean over the seeds decides there
