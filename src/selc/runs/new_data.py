@@ -29,8 +29,8 @@ from selc.errors import InputError
 from selc.types import Inputs
 
 ACCEPTED = {
-    "table": "a table ({tables}) with the columns of the training data, or a folder of .txt files if a text was all it "
-    "had",
+    "table": "a table ({tables}) with the columns of the training data, or a .txt file or a folder of such if it had "
+    "nothing but a text",
     "features": "an .npz file with an array x of features",
     "encoded": "a folder of images, an image, a table of their paths, or an .npz file with an array x of features",
     "images": "a folder of images, an image, a table of their paths, or an .npz file with an array x of bytes",
@@ -91,12 +91,13 @@ def _as_images(encoding: Mapping[str, Any], place: Path) -> dict[str, Any]:
 
 def _listing(place: Path, kind: str, how: Preprocessor, ids: Ids, path_column: str) -> Listing:
     coding = how.coding if isinstance(how, Features) else None
-    if coding is not None and is_table(place):
-        return _rows(open_table(place, alone=True), coding, ids)
-    if coding is not None and place.is_dir() and (column := _only_text(coding)):
+    column = None if coding is None else _only_text(coding)
+    if column and (place.is_dir() or _is_written_text(place, column)):
         files = files_listing(place, is_text, ".txt files")
         written = [read_text(file) for file in files.items]
         return replace(files, items={column: as_documents(column, written, files.where)})
+    if coding is not None and is_table(place):
+        return _rows(open_table(place, alone=True), coding, ids)
     if kind == "images" and is_table(place):
         return _pictures(open_table(place), ids, path_column)
     if kind == "images" and (place.is_dir() or is_image(place.name)):
@@ -114,6 +115,16 @@ def _other_data(kind: str, place: Path) -> InputError:
 def _only_text(coding: Coding) -> str | None:
     """The column of a run that was trained on nothing but one text."""
     return coding.texts[0].name if len(coding.texts) == 1 == len(coding.inputs) else None
+
+
+def _is_written_text(place: Path, column: str) -> bool:
+    """Whether a .txt file is a text by itself: it may also be a table, whose first line then names the column."""
+    if not is_text(place.name):
+        return False
+    try:
+        return column not in open_table(place, alone=True).names
+    except InputError:  # no table
+        return True
 
 
 def _rows(table: Table, coding: Coding, ids: Ids) -> Listing:

@@ -29,6 +29,7 @@ def hub(
     group_column: str = "",
     time_column: str = "",
     text_column: tuple[str, ...] = (),
+    text_model: str = "auto",
     drop: tuple[str, ...] = (),
     skip_bad: bool = False,
     size: int = 0,
@@ -41,7 +42,8 @@ def hub(
     """Your Hugging Face dataset: the folder that save_to_disk wrote, with or without test and validation parts."""
     loaded = saved_dataset(existing(path, "path"))
     how = Reading(size, resize, augment, skip_bad, workers, cache, cache_gb)
-    columns = Columns(label_column, path_column, id_column, tuple(drop), group_column, time_column, tuple(text_column))
+    dealing = (group_column, time_column)
+    columns = Columns(label_column, path_column, id_column, tuple(drop), *dealing, tuple(text_column), text_model)
     return hub_bundle(loaded, columns, how)
 
 
