@@ -86,7 +86,7 @@ def _compared(found: Found, rows: Sequence[str], columns: Sequence[str], file: s
     mean = ranks.mean(axis=0)
     order = sorted(range(len(whole)), key=lambda place: mean[place])
     text = [
-        f"{len(whole)} methods, {len(shared)} columns: {', '.join(shared)}.",
+        f"{len(whole)} methods, {len(shared)} column{'' if len(shared) == 1 else 's'}: {', '.join(shared)}.",
         *([f"Left out, as they lack some: {', '.join(missing)}."] if (missing := _without(rows, whole)) else []),
         "",
         "| method | mean rank | accuracy, last epoch | labels right after | AP of finding | time, relative to CE |",
