@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from selc.turning import Decision, Evidence, Reason, decide
-from selc.turning.decision import CHANCE, alpha_for, better_than_chance, fallen, worse
+from selc.turning.decision import CHANCE, alpha_for, better_than_chance, fair_to_classes, fallen, worse
 from tests.helpers import random_labels, rng
 from tests.turning.made_up import evidence, learning
 
@@ -77,6 +77,19 @@ def test_the_error_of_a_fall_is_how_much_falls_differ_from_training_to_training(
     assert float(errors.mean()) == pytest.approx(float(falls.std()), rel=0.5)
 
 
+def test_where_the_last_look_is_the_best_a_fall_has_the_error_of_one_from_half_way() -> None:
+    """Ten more labels of a thousand are predicted at each look, in both halves of the rows as many."""
+    labels = torch.arange(1000) % 2
+    right = torch.arange(500, 700, 10)[:, None] > torch.arange(1000)
+    sure = torch.full((20, 1000), 0.8)
+    seen = Evidence(labels, torch.where(right, labels, 1 - labels), sure, sure, 2, 1)
+    even = torch.arange(1000) % 2 == 0
+    first, second = (seen.behind(19, 9, half)[1] for half in (even, ~even))
+    fall, error = fallen(seen)
+    assert fall == 0
+    assert 0 < error == pytest.approx(math.hypot(first, second) / 2)
+
+
 def in_two_steps(rows: int, first: int, then: int, looks_per_epoch: int = 1) -> Evidence:
     """Twenty looks: the first ten name so many of the labels, the others so many."""
     labels = torch.arange(rows) % 2
@@ -125,6 +138,23 @@ def test_a_start_at_which_a_class_is_not_learnt_yet_is_not_taken(rows: int, clas
     assert decision.start > 24
 
 
+def test_one_class_of_ten_may_lag_as_far_as_chance_takes_the_worst_of_ten() -> None:
+    """So many rows of one class are learnt later than all others; the bound is the 99.5 % point of a normal one."""
+    labels, found, between = torch.arange(2000) % 10, set(), 0
+    for late in range(12):
+        right = (torch.arange(2000) % 7 > 0).expand(20, 2000).clone()
+        mine = (right[0] & (labels == 0)).nonzero().flatten()[:late]
+        right[:10, mine] = False
+        sure = torch.full((20, 2000), 0.8)
+        seen = Evidence(labels, torch.where(right, labels, (labels + 1) % 10), sure, sure, 10, 1)
+        behind, error = seen.behind(4, 15, labels == 0)
+        assert fair_to_classes(seen, 4, 15) is (behind <= 2.5758293 * error)
+        found.add(behind <= 2.5758293 * error)
+        between += 1.7 * error < behind < 2.5 * error  # fair among ten, and not alone
+    assert found == {True, False}
+    assert between
+
+
 def test_a_network_that_predicts_nothing_starts_nothing() -> None:
     labels = random_labels(500, 10, seed=0)
     decision = decide(evidence(torch.full((20, 500), 0.1), labels, 10), 20)
@@ -166,10 +196,32 @@ def test_another_training_is_worse_only_beyond_chance() -> None:
     assert worse(seen, spoilt)
 
 
+def test_how_many_labels_fewer_are_beyond_chance_is_as_written_out() -> None:
+    """By the means of the last three looks; those before them may be as bad as they like."""
+    labels, found = random_labels(400, 3, seed=0), set()
+    seen = evidence(learning(20, 400, 0.9), labels, 3, wobble=0.02)
+    before = seen.hits[int(seen.curve.argmax())].double()
+    for fewer in range(40):
+        right = before > 0.5
+        right[right.nonzero().flatten()[:fewer]] = False
+        later = torch.where(right, labels, (labels + 1) % 3).expand(3, 400)
+        apart = (before - right.double()).tolist()
+        mean = math.fsum(apart) / 400
+        variance = math.fsum((a - mean) ** 2 for a in apart) / 399 / 400
+        expected = mean > 1.6448536 * math.sqrt(variance + 2 * seen.scatter**2)
+        assert worse(seen, torch.cat([((labels + 1) % 3).expand(5, 400), later])) is expected
+        found.add(expected)
+    assert found == {True, False}
+
+
 @pytest.mark.parametrize("left", [0.5, 1, 3, 10, 100])
 def test_a_label_can_lose_three_quarters_of_its_weight_in_the_epochs_that_are_left(left: float) -> None:
     assert alpha_for(100.0, left) == pytest.approx(min(2 ** (-5 / 100), 0.25 ** (1 / left)))
     assert alpha_for(3.0, left) == pytest.approx(min(0.75, 0.25 ** (1 / left)))
+
+
+def test_where_no_epoch_is_left_targets_follow_the_network_at_once() -> None:
+    assert alpha_for(3.0, 0.0) == alpha_for(3.0, -1.0) == 0.0
 
 
 def test_a_decision_comes_back_from_a_file_as_it_was() -> None:
