@@ -142,6 +142,21 @@ def test_of_few_rows_a_suggestion_is_no_surer_than_it_is_right() -> None:
     assert float(torch.cat(said).mean()) == pytest.approx(float(torch.cat(right).mean()), abs=0.1)
 
 
+@pytest.mark.parametrize("slack", [0.0, 1.645])
+def test_overconfident_is_surer_than_right_by_more_than_so_many_standard_errors(slack: float) -> None:
+    """Of 400 predictions with a confidence of 0.8; one of 0.7 and 0.9 each keeps them from being all alike."""
+    confidence, found = torch.full((400,), 0.8, dtype=torch.float64), set()
+    confidence[:2] = torch.tensor([0.7, 0.9])
+    for wrong in (70, 79, 81, 90, 92, 94, 96, 110):
+        surer = [float(c) - (k >= wrong) for k, c in enumerate(confidence)]
+        mean = math.fsum(surer) / 400
+        error = math.sqrt(math.fsum((s - mean) ** 2 for s in surer)) / 400
+        expected = mean > slack * error
+        assert explain(torch.arange(400) < wrong, confidence, 3, slack).overconfident is expected
+        found.add(expected)
+    assert found == {True, False}
+
+
 def test_more_contradictions_of_sure_predictions_are_more_wrong_labels() -> None:
     contradicted, confidence = contradictions(1000, 0.1, -1.0, 1.0, 3, seed=2)
     more = contradicted | ((confidence > 0.9) & (torch.arange(1000) % 5 == 0))
