@@ -17,7 +17,7 @@ from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 from selc._io.files import read_json
 from selc.bench import runner
 from selc.bench.cell import Quiet, found_wrong
-from selc.bench.estimate import counted, estimates, size_of
+from selc.bench.estimate import counted, estimates, size_of, work_of
 from selc.bench.results import append_line, read_lines, sole_writer
 from selc.bench.runner import Machine, Places, chosen, look, run
 from selc.errors import ConfigError
@@ -113,6 +113,22 @@ def test_run_folders_are_kept_for_figures(places: Places) -> None:
     fill(kept, [one])
     assert RunFolder.open(kept.folder(one.key())).finished
     assert look([one], kept).todo == []
+
+
+def test_trainings_whose_time_is_not_known_are_told_apart_from_those_that_take_none(places: Places) -> None:
+    """Of a file by path nothing is known before one training on it is done; digits are counted."""
+    digits, table = cell(), cell("SELC")
+    digits.settings["data"] = {"name": "digits"}
+    table.settings["data"] = {"name": "table", "path": "rows.csv"}
+    text = "\n".join(runner.plan_text(look([digits, table], places), Machine()))
+    assert "(0 by finished trainings of the same kind, 1 counted)" in text
+    assert "1 more of a kind that is not known before one of it is done" in text
+    done = cell("CE")
+    done.settings["data"] = dict(table.settings["data"])
+    append_line(places.results, line(done, 0.5, method="ce", work=work_of(done.config())))
+    text = "\n".join(runner.plan_text(look([digits, table], places), Machine()))
+    assert "(1 by finished trainings of the same kind, 1 counted)" in text
+    assert "not known" not in text
 
 
 def test_a_cell_that_fails_is_told_and_the_others_go_on(places: Places) -> None:

@@ -276,6 +276,7 @@ def plan_text(outlook: Outlook, machine: Machine) -> list[str]:
     seconds = outlook.seconds()
     reasons = [f"not here: {reason}" for reason in dict.fromkeys(cell.skip for cell in outlook.skipped)]
     known = sum(outlook.expected[cell.key()].measured for cell in outlook.todo)
+    unknown = sum(outlook.expected[cell.key()].seconds == 0 for cell in outlook.todo)  # nothing takes no time
     memory = sorted((outlook.expected[cell.key()].megabytes for cell in outlook.todo), reverse=True)[:slots]
     unit = "GPU" if machine.gpus else "core"
     total = outlook.done + len(outlook.todo)
@@ -287,9 +288,11 @@ def plan_text(outlook: Outlook, machine: Machine) -> list[str]:
         return lines + reasons
     lines += [
         f"about {duration(seconds)} of one {unit}, {duration(seconds / slots)} with {slots} at a time "
-        f"({known} by finished trainings of the same kind, {len(outlook.todo) - known} counted)",
+        f"({known} by finished trainings of the same kind, {len(outlook.todo) - known - unknown} counted)",
         f"memory: about {max(memory, default=0) / 1024:.1f} GB for the largest, {sum(memory) / 1024:.1f} GB together",
     ]
+    if unknown:
+        lines.append(f"{unknown} more of a kind that is not known before one of it is done; run a column once to know")
     if seconds / slots > PATIENCE and not machine.gpus:
         lines.append("too much for cores: name GPUs, such as --gpus 0, choose a part, or take --scale cpu")
     return lines + reasons
