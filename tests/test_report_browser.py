@@ -47,11 +47,11 @@ def test_axe_has_no_serious_finding_in_the_report(scheme: Any, browser: Browser,
     assert findings_of_axe(browser, report, scheme) == []
 
 
-def findings_of_axe(browser: Browser, page_of: Path, scheme: Any, key: str = "") -> list[str]:  # noqa: F811
+def findings_of_axe(browser: Browser, page_of: Path, scheme: Any, key: str = "", width: int = 1280) -> list[str]:  # noqa: F811
     """What axe-core calls serious or critical, with everything unfolded."""
     if not AXE.is_file():
         pytest.skip("axe-core is not there: npm install --prefix .venv/axe axe-core")
-    context = browser.new_context(color_scheme=scheme, bypass_csp=True)
+    context = browser.new_context(color_scheme=scheme, bypass_csp=True, viewport={"width": width, "height": 900})
     page = context.new_page()
     page.goto(page_of.as_uri())
     page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true })")

@@ -38,6 +38,7 @@ from selc.report.classes import shares
 from selc.report.drawings import DRAWINGS, Picture, draw
 from selc.report.figures import noise_by_class, plates, save_all, suggestions
 from selc.report.gallery import SIDE, Gallery, gallery, thumbnail
+from selc.report.next_commands import next_commands
 from selc.report.page import LARGEST, metrics_table, render, write_report
 from selc.report.reading import Snapshot
 from selc.report.reliability import doubts, helpful, reliability
@@ -523,7 +524,9 @@ def test_what_was_replaced_is_what_is_to_be_relabelled(digits: RunFolder, page: 
         }
     assert changed == {row["sample_id"]: row["suggested_label"] for row in relabelled(digits)}
     assert which_changes(digits.summary, len(changed)) == ""
-    assert "selc apply" not in page.text
+    commands = [command for command, _ in next_commands(digits)]
+    assert commands[2] == f"selc apply {digits.path}"
+    assert all(command in page.text for command in commands[1:])
     actions = {**digits.summary["actions"], "relabel": 0}  # without held-out rows nothing is relabelled
     believed = {**digits.summary, "decision": None, "actions": actions}
     assert f"its {len(changed):,} changes" in which_changes(believed, len(changed))

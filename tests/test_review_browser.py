@@ -70,6 +70,7 @@ def test_twenty_are_judged_by_keyboard_undone_kept_over_a_reload_saved_and_appli
     page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
     seen = watched(page)
     page.goto(html.as_uri())
+    assert page.is_visible("#hint")
     expected: dict[str, tuple[str, str | None]] = {}
     for place, sample in enumerate(samples[:20]):
         assert page.inner_text("#sample") == sample["id"]
@@ -106,8 +107,10 @@ def test_twenty_are_judged_by_keyboard_undone_kept_over_a_reload_saved_and_appli
         expected[sample["id"]] = ("drop", None)
     assert page.inner_text("#progress") == "20 of 30 judged"
 
+    assert not page.is_visible("#hint")
     path = tmp_path / "decisions.json"
     content = saved(page, path)
+    assert page.inner_text("#saved").endswith(f"Next: selc apply {digits.path} --decisions decisions.json")
     assert {d["sample_id"]: (d["verdict"], d["label"]) for d in content["decisions"]} == expected
     assert [d["sample_id"] for d in content["decisions"]] == [sample["id"] for sample in samples[:20]]
     assert not seen
@@ -281,7 +284,7 @@ def test_pairs_sorting_help_and_zoom(browser: Browser, digits: RunFolder, tmp_pa
     assert page.inner_text("#place") == f"1 / {count}"
     assert (page.inner_text("#given"), page.inner_text("#suggested")) == (given, suggested)
     page.keyboard.press("?")
-    assert "how likely the given label is right" in page.inner_text("#help")
+    assert "how well the given label fits" in page.inner_text("#help")
     page.keyboard.press("k")  # keys judge nothing while help is open
     assert page.inner_text("#progress") == "0 of 80 judged"
     page.keyboard.press("Escape")

@@ -8,7 +8,6 @@ import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -34,7 +33,6 @@ Quiet = Annotated[
         rich_help_panel="What is shown",
     ),
 ]
-LOOK = 100  # labels that a person looks at in half an hour
 NAMES = 18  # letters of the first column
 
 
@@ -60,6 +58,7 @@ def as_json(content: Mapping[str, Any]) -> None:
 def show_run(run: RunFolder, json_: bool = False, quiet: bool = False) -> None:
     """The results of a finished run."""
     from selc.analysis import Why
+    from selc.report.next_commands import next_commands
 
     if json_:
         as_json(run_as_dict(run))
@@ -73,6 +72,8 @@ def show_run(run: RunFolder, json_: bool = False, quiet: bool = False) -> None:
 
 def run_as_dict(run: RunFolder) -> dict[str, Any]:
     """The results of a finished run under names that stay; docs/scripts.md lists them."""
+    from selc.report.next_commands import next_commands
+
     summary, actions = run.summary, run.summary["actions"]
     rate = summary["noise_rate"]
     return {
@@ -95,24 +96,6 @@ def run_as_dict(run: RunFolder) -> dict[str, Any]:
         "model": str(run.path / _model(run)),
         "next": [command for command, _ in next_commands(run)],
     }
-
-
-def next_commands(run: RunFolder) -> list[tuple[str, str]]:
-    """What one would do next with a finished run, and what for."""
-    from selc.analysis import Why
-    from selc.runs.config import ARRAYS
-
-    place, actions = quote(str(run.path)), run.summary["actions"]
-    look, rate = actions["relabel"] + actions["review"], run.summary["noise_rate"]
-    if run.summary["why_unchanged"] == Why.CANNOT_TELL and rate is not None and rate["estimate"] is None:
-        # As the report says: of those that may be wrong as many as a person can look at.
-        look = max(look, min(round(rate["high"] * sum(actions.values())), LOOK))
-    labels = "1 label" if look == 1 else f"{min(look, 500):,} labels" if look else "labels"
-    what = f"look at {labels} in the browser"
-    commands = [(f"selc report {place}", "one page: what is most likely wrong"), (f"selc review {place}", what)]
-    if actions["relabel"] and run.config.data.name != ARRAYS:
-        commands.append((f"selc apply {place}", f"take over the {actions['relabel']:,} surest changes"))
-    return commands
 
 
 def cleaned_beside(run: Path) -> Path:

@@ -85,7 +85,7 @@ def held_out(run: Snapshot) -> Picture:
         f"{percent(curve[-1])} at the last one."
     )
     said += "" if run.classifier else f" {decision_sentence(decision.as_dict())}"
-    marks = [("one standard error from the best", "blue", "band"), ("the best", "vermillion", "fill")]
+    marks = [("one standard error from the best", "blue", "band"), ("the best", "vermillion", "dot")]
     begins = "labels are judged from here" if run.classifier else "correction starts"
     marks += [(begins, "upright", "line")] if starts else []
     return Picture((("", chart.svg(said)),), (*chart.legend, *marks))

@@ -16,6 +16,7 @@ from selc.errors import InputError
 from selc.report.class_tables import MATRIX, classes_table, counts_table, matrix_table, pairs_table
 from selc.report.drawings import Picture, draw
 from selc.report.gallery import SHOWN, Card, Gallery, gallery
+from selc.report.next_commands import next_commands
 from selc.report.reading import Snapshot
 from selc.report.reliability import doubts, helpful, reliability
 from selc.report.sentences import truth, turning_point, what_happened
@@ -94,6 +95,7 @@ def render(run: Snapshot, shown: Gallery, pictures: dict[str, Picture]) -> str:
             sentences=sentences,
             about=about,
             doubts=doubts(run),
+            next=next_commands(run)[1:] if run.finished else [],  # the first is this page
             judged=run.decision() is not None,
             turning=turning_point(run),
             pictures=pictures,

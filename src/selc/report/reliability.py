@@ -7,8 +7,9 @@ import torch
 from selc.analysis import Why
 from selc.analysis.words import percent, points
 from selc.report.classifier import of_classifier, what_would_help
+from selc.report.next_commands import LOOK
 from selc.report.reading import Snapshot
-from selc.report.sentences import LOOK, named, one_number
+from selc.report.sentences import named, one_number
 from selc.runs.older import version_of
 from selc.turning import Reason
 from selc.types import accuracies
@@ -79,8 +80,9 @@ def _reliance_on_estimates(run: Snapshot) -> list[str]:
     assert run.noise is not None
     low, high = percent(run.noise["low"]), percent(run.noise["high"])
     said = [
-        f"The share of wrong labels is read off held-out labels: those that are contradicted even by the surest "
-        f"predictions are wrong and not merely hard. Any share from {low} to {high} explains them within chance"
+        "The share of wrong labels is read off held-out labels, which were predicted by networks that were not trained "
+        "on them: those that are contradicted even by the surest predictions are wrong and not merely hard. Any share "
+        f"from {low} to {high} explains them within chance"
         + ("." if one_number(run) else ", which is too much for one number to be named.")
     ]
     if run.summary["changed"]:

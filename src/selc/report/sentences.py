@@ -11,6 +11,7 @@ from selc.analysis.unchanged import which_changes, why_unchanged
 from selc.analysis.words import ASSUMPTION, WHY, decision_sentence, no_sign, noise_sentence, percent, points
 from selc.methods.judge import SPLITS
 from selc.report.classifier import first_sentence, how_it_was_judged, of_classifier
+from selc.report.next_commands import LOOK
 from selc.report.reading import Snapshot
 from selc.report.style import shortened
 from selc.runs.config import ARRAYS
@@ -19,7 +20,6 @@ from selc.turning import Decision, Evidence, Reason
 from selc.turning.splits import LEAST
 from selc.types import accuracies
 
-LOOK = 100  # samples that a person looks at in half an hour
 _LETTERS = 60  # of a name of the user's
 _LISTED = "they are marked in label_issues.csv"
 _FROM = f"a class needs at least {LEAST * SPLITS} samples for that"  # to hold some out
@@ -68,8 +68,9 @@ def _changes(run: Snapshot, found: Findings) -> str:
     what = f"{count:,} labels ({percent(count / len(changed))}) were replaced in corrected_labels.csv"
     if run.noise is None:
         return f"{what}; how many of the new ones are right, this method cannot tell."
-    right = percent(float(found.confidence[found.action == RELABEL].mean()))
-    return f"{what}; about {right} of the new ones are expected to be right."
+    right = float(found.confidence[found.action == RELABEL].mean())
+    said = f"{what}; about {percent(right)} of the new ones are expected to be right"
+    return f"{said}{'' if right > 0.5 else ', and fewer of the old ones'}."
 
 
 def _says_why(run: Snapshot) -> bool:

@@ -126,6 +126,7 @@ def write_review_of(
         "texts": {str(row): [cell for cell in view.cells if cell[0] == TEXT] for row, view in seen.items()},
         "tables": {str(row): [cell for cell in view.cells if cell[0] != TEXT] for row, view in seen.items()},
         "beside": {},
+        "apply": 'analysis.decided("decisions.json")',
     }
     write_text(place, page(content))
     return place

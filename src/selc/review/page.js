@@ -11,6 +11,7 @@
   const STEPS = 500; // that can be taken back after a reload
   const ENOUGH = 10; // verdicts from which on a share is told
   const TIRED = 20; // labels in a row that were right: going on finds little
+  const ZONES = { relabel: "relabel: the run would change it", review: "review: in doubt", keep: "keep: no better label known" };
   const FEW = 40; // classes that are all offered at once
   const LISTED = 60; // classes that a search lists
 
@@ -206,9 +207,11 @@
 
   function fillTexts(box, texts) {
     box.replaceChildren(...texts.map(([name, value]) => {
-      const text = make("p", value, "text");
-      text.dir = "auto";
+      const text = make("p", undefined, "text");
+      text.dir = "auto"; // by the text itself: the name of its column stands apart
       text.title = name;
+      if (texts.length > 1) text.append(make("bdi", `${name}: `, "column"));
+      text.append(value);
       return text;
     }));
   }
@@ -348,7 +351,7 @@
     } else {
       const texts = data.texts[sample.key] ?? [];
       const cells = data.tables[sample.key] ?? [];
-      const text = texts.length ? texts.map(([, value]) => value).join("\n")
+      const text = texts.length ? texts.map(([name, value], k) => (k ? `${name}: ${value}` : value)).join("\n")
         : cells.slice(0, 5).map(([name, value]) => `${name} ${value}`).join("\n") || sample.id;
       button.append(make("span", text.slice(0, 220), "text what"));
     }
@@ -382,6 +385,7 @@
 
   function renderGrid() {
     get("cards").replaceChildren(...onPage().map(card));
+    get("cards").classList.toggle("worded", !onPage().some(pictureOf));
     const pages = Math.max(1, Math.ceil(shown.length / PAGE));
     get("page-place").textContent = `page ${Math.floor(at / PAGE) + 1} / ${pages}`;
     get("page-back").disabled = pageStart() === 0;
@@ -413,6 +417,7 @@
   function render() {
     const judged = [...decided.keys()].filter((id) => byId.has(id)).length;
     measured();
+    get("hint").hidden = decided.size > 0;
     get("progress").textContent = `${judged} of ${data.samples.length} judged`
       + (judged === data.samples.length ? ": all done, save them" : "");
     get("bar").value = data.samples.length ? judged / data.samples.length : 1;
@@ -445,7 +450,8 @@
     const known = sample.given !== sample.suggested;
     get("suggested").textContent = known ? sample.suggested : "";
     get("confidence").textContent = known ? `(confidence ${sample.confidence.toFixed(2)})` : "no better label known";
-    get("zone-of").textContent = `${sample.zone}, quality of the given label ${sample.quality.toFixed(2)}`;
+    get("zone-of").textContent = ZONES[sample.zone];
+    get("quality-of").textContent = `${sample.quality.toFixed(2)}, how well the given label fits`;
     get("verdict").textContent = describe(decision);
     const same = sample.given === sample.suggested;
     get("accept").disabled = same;
@@ -475,6 +481,9 @@
     link.remove();
     setTimeout(() => URL.revokeObjectURL(url), 10000);
     unsaved = false;
+    get("saved").textContent = `decisions.json holds ${decisions.length} verdicts, and is where your browser puts downloads.`
+      + ` Next: ${data.apply}`;
+    get("saved").hidden = false;
   }
 
   async function open(file) {

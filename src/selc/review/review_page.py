@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from pathlib import Path
+from shlex import quote
 from typing import Any, NamedTuple
 
 from selc._io.files import write_text
@@ -152,6 +153,7 @@ def _content(
         "classes": list(names),
         "samples": samples,
         "links": links,
+        "apply": f"selc apply {quote(str(run.path))} --decisions decisions.json",
         **asdict(shown),
     }
 
