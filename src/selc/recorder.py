@@ -105,8 +105,8 @@ class Recorder:
             # Small batches wait for each other; what waits must not change meanwhile.
             self._waiting.append((index.clone(), logits.detach().clone(), labels if labels is None else labels.clone()))
         else:
-            self._waiting.append((index, logits.detach(), labels))
-            self._settle()
+            self._waiting.append((index, logits, labels))
+            self._settle()  # keeps no graph
 
     def set_epoch(self, epoch: int) -> None:
         """Say which epoch comes next. Going back to an earlier one forgets it and what came after it."""
@@ -267,6 +267,8 @@ class Recorder:
     def _together(parts: list[Tensor], device: torch.device) -> Tensor:
         if not parts:
             return torch.empty(0, dtype=torch.int64, device=device)
+        if len(parts) == 1:
+            return parts[0].to(device, torch.int64, non_blocking=True)
         return torch.cat([part.to(device, non_blocking=True) for part in parts]).long()
 
     def _put_down(self) -> None:

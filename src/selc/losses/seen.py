@@ -9,7 +9,6 @@ from torch import Tensor
 
 from selc.errors import InputError
 from selc.losses.cross_entropy import are_probabilities, log_softmax
-from selc.memory.forms import MANY, largest_of
 
 AT_ONCE = 2**16  # outputs of small batches that wait for each other to be worked on in one call
 OFTEN = 4  # visits for each sample that came, from which on the index or the epoch is likely to be wrong
@@ -36,32 +35,20 @@ def unseen(rows: int, num_classes: int) -> Seen:
 
 
 def said(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The losses of a batch of outputs, the predicted classes, and one over their probabilities or their logarithm.
+    """Of outputs [B, C] the log probabilities of the labels [B, 1], the predicted classes, and the logarithm of theirs.
 
-    Of many classes a probability for each is not worked out: the sum of them is enough. What follows from these few
-    numbers is left to `finished`, for many batches at once: of a small network every call counts.
+    Each is [B, 1]. What follows from these few numbers is left to `finished`, for many batches at once: of a small
+    network every call counts.
     """
-    if logits.shape[1] < MANY or logits.device.type != "cpu":
-        log_p = log_softmax(logits)
-        largest, predicted = largest_of(log_p)
-        return _at(log_p, labels), predicted, largest
-    z = logits.float()
-    largest, predicted = largest_of(z)
-    below = z - largest.unsqueeze(1)
-    given = _at(below, labels)
-    return given, predicted, below.exp_().sum(dim=1)
+    log_p = log_softmax(logits)  # one pass, and of many classes faster than the exponentials alone
+    # Between two steps of a network nothing is in the cache: one call is faster than `largest_of`, which makes ten.
+    largest, predicted = log_p.max(dim=1, keepdim=True)
+    return log_p.gather(1, labels), predicted, largest
 
 
-def finished(given: Tensor, predicted: Tensor, third: Tensor, num_classes: int) -> Seen:
+def finished(given: Tensor, predicted: Tensor, largest: Tensor) -> Seen:
     """What `said` leaves to be done; not finite where the outputs were not."""
-    if num_classes < MANY or given.device.type != "cpu":
-        return Seen(-given, predicted, third.exp())
-    return Seen(third.log().sub_(given), predicted, third.reciprocal())
-
-
-def _at(rows: Tensor, column: Tensor) -> Tensor:
-    """One number of each row, [B]."""
-    return rows.gather(1, column.unsqueeze(1)).squeeze(1)
+    return Seen(-given[:, 0], predicted[:, 0], largest[:, 0].exp())
 
 
 class Tables:
@@ -69,7 +56,7 @@ class Tables:
 
     def __init__(self, labels: Tensor, seen: Seen, num_classes: int, device: torch.device) -> None:
         self.rows, self.num_classes = len(labels), num_classes
-        self.labels = torch.cat([labels, labels[:1]]).to(device)
+        self.labels = torch.cat([labels, labels[:1]])[:, None].to(device)  # [N + 1, 1]
         self.seen = Seen(*(torch.cat([part, part[:1]]).to(device) for part in seen))
         self.visit = torch.zeros(self.rows + 1, dtype=torch.int64, device=device)  # the last one of each row
         self.visits = 0
@@ -88,11 +75,11 @@ class Tables:
         """
         if self.softmaxed is None:
             self.softmaxed = are_probabilities(logits)
-        labels = self.labels.index_select(0, rows.clamp(0, self.rows))
-        self.waiting.append((rows.clone(), said(logits, labels)))
+        rows = rows.clamp(-1, self.rows)  # a copy; what belongs nowhere stays so, and has the label of the last row
+        self.waiting.append((rows, said(logits, self.labels[rows])))
         self.waits += len(rows)
         if len(index):
-            self.others += (self.labels.index_select(0, index.clamp(0, self.rows)) != theirs).sum()
+            self.others += (self.labels.index_select(0, index.clamp(0, self.rows))[:, 0] != theirs).sum()
         if self.waits >= ROWS_AT_ONCE:
             self.settle()
 
@@ -101,8 +88,7 @@ class Tables:
         if not self.waiting:
             return
         rows = torch.cat([rows for rows, _ in self.waiting])
-        given, predicted, third = (torch.cat(part) for part in zip(*(told for _, told in self.waiting), strict=True))
-        seen = finished(given, predicted, third, self.num_classes)
+        seen = finished(*(torch.cat(part) for part in zip(*(told for _, told in self.waiting), strict=True)))
         self.waiting, self.waits = [], 0
         inside = (rows >= 0) & (rows < self.rows)
         self.outside += (~inside).sum()
