@@ -22,6 +22,8 @@ from selc._io.files import write_text
 from selc.recorder import Recorder
 from selc.runs.folder import environment
 
+RESULTS = Path(__file__).parent / "results"
+RIVALS = ("ap_ce_mean", "ap_folds", "ap")  # of a line of the judge
 RESNET = Task("resnet18", (3, 32, 32), rows=64, epochs=1, batch_size=32)
 WIDE = Task("mlp", (256,), rows=12_800, epochs=3, classes=1_000)
 
@@ -66,7 +68,7 @@ def inside(name: str, task: Task, target: float, repeats: int) -> dict[str, Any]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="folder of the results")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
     arguments = parser.parse_args()
     torch.set_num_threads(THREADS)
     torch.manual_seed(0)
@@ -83,44 +85,47 @@ def main() -> None:
 
 def write_page(folder: Path) -> None:
     """What it costs, and what `recorder_lists.py` found of how good its list is."""
-    lines, lists = (
+    lines, lists, judged = (
         [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-        for path in (folder / "recorder.jsonl", folder / "recorder-lists.jsonl")
+        for path in (folder / "recorder.jsonl", folder / "recorder-lists.jsonl", RESULTS / "judge.jsonl")
     )
     parts = [table(lines, "Recorder", "recorder")] if lines else []
-    write_text(folder / "recorder.md", "\n".join([*parts, *([of_lists(lists)] if lists else [])]))
+    write_text(folder / "recorder.md", "\n".join([*parts, *([of_lists(lists, judged)] if lists else [])]))
 
 
-def of_lists(lines: list[dict[str, Any]]) -> str:
-    """Average precision of finding the wrong labels, cell by cell."""
-    rivals = ("ap_recorder", "ap_ce_mean", "ap_folds", "ap_selc")
-    about = lines[0]
+def of_lists(lines: list[dict[str, Any]], judged: list[dict[str, Any]]) -> str:
+    """Average precision of finding the wrong labels, cell by cell; the others' from the cells of the judge."""
+    known = {(line["data"], line["noise"], line["seed"]): line for line in judged}
+    cells = [(line, known[line["data"], line["noise"], line["seed"]]) for line in lines]
+    about, commits = lines[0], ", ".join(sorted({there["commit"] for _, there in cells}))
+    scores = [[line["ap"], *(there[rival] for rival in RIVALS)] for line, there in cells]
     page = [
         "## How good its list is",
         "",
         f"Written by `benchmarks/recorder_lists.py` at commit {about['commit']} with torch {about['torch']}, "
-        f"{machine(about)}: average precision of finding the wrong labels, sorted by label quality. The small data of "
-        "the first half of `judge.toml`, seed 0, labels flipped to any other class. The recorder watches one plain "
-        "training (MLP 512-512, settings by the number of rows) and gets no held-out rows. *CE mean* is the mean "
-        "probability of the label over such a training, *folds* the probability of the label by five networks that "
-        "never saw it, *SELC* a whole run (up to six trainings): these three are taken from the same cells of "
-        f"[judge](judge.md), measured at commit {', '.join(sorted({line['judged_at'] for line in lines}))}.",
+        f"{machine(about)}: average precision of finding the wrong labels, sorted by label quality, on all cells of "
+        "the first half of `judge.toml` that [judge](judge.md) has and that have wrong labels. The recorder watches "
+        "one plain training (MLP 512-512, settings by the number of rows) and gets no held-out rows. *CE mean* is the "
+        "mean probability of the label over such a training, *folds* the probability of the label by five networks "
+        "that never saw it, *SELC* a whole run (up to six trainings): these three, and the seconds of a run, are the "
+        f"judge's, measured at commit {commits}.",
         "",
-        "| data | noise | rows | recorder | CE mean | folds | SELC | seconds, recorder / SELC |",
+        "| data | noise | wrong | recorder | CE mean | folds | SELC | seconds, recorder / SELC |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for line in lines:
-        scores = [line[rival] for rival in rivals]
-        marked = [f"**{score:.3f}**" if score == max(scores) else f"{score:.3f}" for score in scores]
-        seconds = f"{line['seconds']:.1f} / {line['selc_seconds']:.1f}"
-        page.append(f"| {line['data']} | {line['noise']} | {line['rows']} | {' | '.join(marked)} | {seconds} |")
-    means = [statistics.mean(line[rival] for line in lines) for rival in rivals]
-    page.append(f"| mean | | | {' | '.join(f'{mean:.3f}' for mean in means)} | |")
-    folds, selc = (sum(line["ap_recorder"] > line[rival] for line in lines) for rival in ("ap_folds", "ap_selc"))
+    for (line, there), row in zip(cells, scores, strict=True):
+        marked = [f"**{score:.3f}**" if score == max(row) else f"{score:.3f}" for score in row]
+        about_cell = f"{line['data']} | {line['noise']} | {there['wrong']:.1%}"
+        page.append(f"| {about_cell} | {' | '.join(marked)} | {line['seconds']:.1f} / {there['seconds']:.1f} |")
+    by_chance = [row for (line, _), row in zip(cells, scores, strict=True) if line["noise"].startswith("symmetric")]
+    for name, chosen in (("mean, symmetric noise", by_chance), ("mean of all", scores)):
+        means = [f"{statistics.mean(column):.3f}" for column in zip(*chosen, strict=True)]
+        page.append(f"| {name} | {len(chosen)} cells | | {' | '.join(means)} | |")
+    better = [sum(row[0] > row[place] for row in scores) for place in (2, 3)]
     page += [
         "",
-        f"The recorder's list is better than that of five folds in {folds} of {len(lines)} cells, and than that of a "
-        f"SELC run in {selc}.",
+        f"The recorder's list is better than that of five folds in {better[0]} of {len(lines)} cells, and than that of "
+        f"a SELC run in {better[1]}.",
     ]
     return "\n".join(page) + "\n"
 

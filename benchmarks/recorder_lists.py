@@ -1,7 +1,7 @@
 """How good is the list of a `selc.Recorder` beside five folds and a whole SELC run?
 
-The recorder watches one plain training on each small data set of the first half of judge.toml; the others were measured
-on the same cells by `judge.py`. Takes about three minutes.
+The recorder watches one plain training on each cell of the first half of judge.toml that `judge.py` has measured and
+that has wrong labels; the page takes the scores of the others from there. Takes some minutes.
 
     python benchmarks/recorder_lists.py --tables FOLDER
 
@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
-import tomllib
 from pathlib import Path
-from typing import Any
 
 import torch
 from sklearn.metrics import average_precision_score
 from torch import Tensor
 
 from judge import RESULTS, Bench
-from judge_data import LIST, Cell, Job, load
+from judge_data import Cell, Job, jobs, load
 from overhead import THREADS
 from recorder import write_page
 from selc._io.files import write_text
@@ -30,8 +29,7 @@ from selc.methods import CE
 from selc.recorder import Recorder
 from selc.runs.folder import environment
 from selc.types import Batch
-
-NOISE = ("symmetric 0.05", "symmetric 0.2", "symmetric 0.4")
+from suite import done, key_of
 
 
 class Recorded(CE):
@@ -58,34 +56,17 @@ def found(cell: Cell) -> tuple[float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--tables", required=True, help="folder of the raw tables")
+    parser.add_argument("--data", default=os.environ.get("SELC_DATA"), help="folder of the published data")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="folder of the results")
     arguments = parser.parse_args()
     torch.set_num_threads(THREADS)
-    judged: dict[tuple[str, str, int], dict[str, Any]] = {}
-    for text in RESULTS.read_text().splitlines():
-        line = json.loads(text)
-        judged[line["data"], line["noise"], line["seed"]] = line
-    lines = []
-    for data in tomllib.loads(LIST.read_text())["first"]["small"]:
-        for noise in NOISE:
-            known = judged[data, noise, 0]
-            precision, seconds = found(load(Job(data, noise, 0), None, arguments.tables))
-            lines.append(
-                {
-                    "data": data,
-                    "noise": noise,
-                    "rows": known["rows"],
-                    "ap_recorder": precision,
-                    "ap_ce_mean": known["ap_ce_mean"],
-                    "ap_folds": known["ap_folds"],
-                    "ap_selc": known["ap"],
-                    "seconds": round(seconds, 1),
-                    "selc_seconds": known["seconds"],
-                    "judged_at": known["commit"],
-                    **environment(),
-                }
-            )
-            print(json.dumps(lines[-1]), flush=True)
+    judged, lines = done(RESULTS, Job), []
+    for job in jobs("first"):
+        if not judged.get(key_of(job), {}).get("wrong"):  # not measured, or no label is wrong
+            continue
+        precision, seconds = found(load(job, arguments.data, arguments.tables))
+        lines.append(vars(job) | {"ap": precision, "seconds": round(seconds, 1)} | environment())
+        print(json.dumps(lines[-1]), flush=True)
     write_text(arguments.out / "recorder-lists.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
     write_page(arguments.out)
 

@@ -23,7 +23,7 @@ for epoch in range(20):
     recorder.set_epoch(epoch)
     for x, y, index in loader:
         logits = model(x)
-        recorder(index, logits)
+        recorder(index, logits, y)
         optimizer.zero_grad()
         F.cross_entropy(logits, y).backward()
         optimizer.step()

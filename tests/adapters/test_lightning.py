@@ -208,7 +208,7 @@ def test_a_training_resumed_from_a_checkpoint_ends_with_the_same_bits(tmp_path: 
     assert_same_bits(second.state_dict(), first.state_dict())
 
 
-def test_two_processes_end_with_the_targets_and_the_record_of_one(tmp_path: Path) -> None:
+def test_two_processes_that_accumulate_gradients_end_with_the_targets_and_the_record_of_one(tmp_path: Path) -> None:
     assert_two_end_as_one("tests.adapters.work_lightning", tmp_path)
     alone, *together = (read_tensors(tmp_path / f"{name}.safetensors") for name in ("1-0", "2-0", "2-1"))
     assert all(one["looks"].shape == alone["looks"].shape for one in together)
@@ -217,3 +217,9 @@ def test_two_processes_end_with_the_targets_and_the_record_of_one(tmp_path: Path
 def test_a_step_that_returns_no_index_is_told_so(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="training_step must return a dict with loss, logits and index; got loss"):
         fitted(tmp_path, "plain", [recorder()])
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_step_that_does_not_call_the_loss_is_told_so(fast: bool, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"training_step must return self\.criterion\(logits, y, index\)"):
+        fitted(tmp_path, "plain", [selc()], fast_dev_run=fast)

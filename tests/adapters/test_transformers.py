@@ -210,7 +210,7 @@ def test_a_training_resumed_from_a_checkpoint_ends_with_the_same_bits(tmp_path: 
         assert_same_bits(dict(ours.state_dict()), dict(theirs.state_dict()))
 
 
-def test_two_processes_end_with_the_targets_of_one(tmp_path: Path) -> None:
+def test_two_processes_that_accumulate_gradients_end_with_the_targets_of_one(tmp_path: Path) -> None:
     assert_two_end_as_one("tests.adapters.work", tmp_path)
 
 

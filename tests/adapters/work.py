@@ -22,11 +22,12 @@ def train(folder: Path, size: int) -> None:
     from selc.integrations.transformers import SELCTrainer
 
     given = sentences()[2][:ROWS]
+    how = {"optim": "sgd", "learning_rate": 0.1, "gradient_accumulation_steps": 2}
     several = {"ddp_backend": "gloo"} if size > 1 else {}
     criterion, recorder = SELCLoss(given, CLASSES, 0.7, start=1), Recorder(given, CLASSES)
     trainer = SELCTrainer(
         model(dropout=0.0),
-        arguments(folder, per_device_train_batch_size=BATCH // size, optim="sgd", learning_rate=0.1, **several),
+        arguments(folder, per_device_train_batch_size=BATCH // size, **how, **several),
         train_dataset=texts(slice(0, ROWS), index=True),
         criterion=criterion,
         recorder=recorder,

@@ -15,7 +15,11 @@ from tests.adapters.test_lightning import fitted, recorder, selc
 def train(folder: Path, size: int) -> None:
     rank = os.environ.get("RANK", "0")
     several = {"strategy": "ddp", "devices": size, "use_distributed_sampler": False}
-    together: dict[str, Any] = {"part": (int(rank), size), **(several if size > 1 else {})}
+    together: dict[str, Any] = {
+        "part": (int(rank), size),
+        "accumulate_grad_batches": 2,
+        **(several if size > 1 else {}),
+    }
     ours, theirs = selc(start=1), recorder()
     fitted(folder, "selc", [ours], plain=True, **together)
     fitted(folder, "recorded", [theirs], plain=True, **together)
