@@ -12,8 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bars
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Column
 from rich.text import Text
 
@@ -30,6 +29,14 @@ from selc.types import Decided, accuracies
 
 WIDE = 110  # columns of a terminal from which on there is room for more
 QUIET_SECONDS = 5.0  # without a terminal, lines come at most this often
+
+
+class Bars(Progress):
+    """A bar that is not shown leaves no empty line behind either, as it does in rich before 15."""
+
+    def stop(self) -> None:
+        if not self.disable:
+            super().stop()
 
 
 class Screen(Callback):

@@ -123,10 +123,12 @@ class Bar:
 
     def __init__(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+
+        from selc.screen import Bars
 
         self.console = Console(stderr=True)
-        self.bars = Progress(
+        self.bars = Bars(
             TextColumn("embedding"),
             BarColumn(bar_width=16),
             MofNCompleteColumn(),
