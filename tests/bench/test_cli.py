@@ -103,7 +103,6 @@ def test_a_cell_that_fails_makes_exit_code_1_at_the_end(monkeypatch: pytest.Monk
     assert "failed: mini CE, ours 20%, seed 0: the training loss must stay finite" in result.output
 
 
-@pytest.mark.exhaustive
 def test_the_hours_in_the_documentation_are_those_of_the_dry_run(monkeypatch: pytest.MonkeyPatch) -> None:
     from selc.bench.estimate import estimates
 
