@@ -17,8 +17,6 @@ ROOT = Path(__file__).parents[1]
 MAY_SKIP = {
     "tests/test_gpu.py::test_a_gpu_trains_to_the_same_accuracy_as_the_cpu": "needs a GPU",
     "tests/test_gpu.py::test_mixed_precision_on_a_gpu_records_finite_losses": "needs a GPU",
-    "tests/parallel/test_torchrun.py::"
-    "test_after_a_process_was_killed_the_restart_goes_on_from_the_last_checkpoint": "needs /proc",
     "tests/own_data/test_hub.py::test_the_library_itself_hands_out_the_same": "needs the package datasets",
     "tests/own_data/test_real.py::test_real_jpegs_in_parquet_have_the_published_mean_and_deviation": "needs SELC_DATA",
     **dict.fromkeys(

@@ -23,8 +23,15 @@ TASKS = {
 }
 # Apart, as only tests that are marked `exhaustive` ask for them.
 MORE = {**dict.fromkeys((1, 2), "single,others,blurred,sharded,own_loops"), 4: "others,blurred"}
-PATIENCE = 540  # seconds: the machine may be busy
+PATIENCE = 1700  # seconds for what takes twenty on a quiet machine: this one may be busy, or have one core
 Ran = Callable[[int], Path]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever asks for the results may have to wait for them."""
+    for item in items:
+        if {"ran", "ran_more"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.timeout(PATIENCE + 100))
 
 
 @pytest.fixture(scope="session")
@@ -70,6 +77,8 @@ def _run(folder: Path, tasks: str, size: int) -> str:
     with subprocess.Popen(command, env=environment, start_new_session=True) as started:
         try:
             code = started.wait(PATIENCE)
+        except subprocess.TimeoutExpired:  # told once: what they left would mislead those who came after them
+            return f"{tasks} in {size} processes must be done after {PATIENCE} seconds"
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(started.pid, signal.SIGKILL)  # also those that it was forked into
