@@ -206,6 +206,8 @@ def test_images_come_from_tables_and_arrays_too(pictures: tuple[RunFolder, Path]
     pq.write_table(pa.table({"image": data, "id": ["u", "v", "w"]}), tmp_path / "i.parquet")
     inline = predict(run, tmp_path / "i.parquet")
     assert list(inline.ids) == ["u", "v", "w"]
+    pq.write_table(pa.table({"image": data}), tmp_path / "alone.parquet")
+    assert torch.equal(predict(run, tmp_path / "alone.parquet").probs, inline.probs)
     np.testing.assert_allclose(inline.probs.numpy(), trained_probs(run)[:3], atol=1e-5)
     bundle = load(run.config)
     assert isinstance(bundle.inputs, ImageInputs)

@@ -21,6 +21,7 @@ from selc.runs import RunFolder
 from selc.runs.cleaned import clean
 from selc.runs.cleaned_source import corrected_table, write_corrected
 from selc.runs.decisions import Decisions, Verdict
+from tests.own_data.miniature import encoded, picture
 
 QUICK = ("--epochs", "1", "--method", "ce", "--label-column", "the kind")
 
@@ -111,6 +112,20 @@ def test_a_parquet_table_keeps_types_and_metadata(tmp_path: Path) -> None:
         assert read[name].equals(original[name])
 
 
+def test_images_that_ids_name_get_their_own_label_back(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    images = [encoded(picture(("red", "blue")[k % 2], k)) for k in range(12)]
+    ids = [str((5 * k) % 12) for k in range(12)]  # numbers, but not those of the rows
+    pq.write_table(pa.table({"id": ids, "image": images, "the kind": ["r", "b"] * 6}), tmp_path / "mine.parquet")
+    selc("train", tmp_path / "mine.parquet", *QUICK, "--net", "mlp", "--out", tmp_path / "run")
+    run = RunFolder.open(tmp_path / "run")
+    assert run.ids == ids
+    found = findings_of(run, [3])
+    write_corrected(corrected_table(clean(run, found, None), found, run, run.config.data), tmp_path / "back.parquet")
+    assert pq.read_table(tmp_path / "back.parquet")["the kind"].to_pylist() == [*"rbrr", *"rb" * 4]
+
+
 def test_apply_puts_the_table_beside_the_labels_under_its_own_name(tmp_path: Path) -> None:
     path = written(tmp_path / "mine.csv", ",", "\n", False)
     selc("train", path, *QUICK, "--out", tmp_path / "run")
@@ -142,9 +157,11 @@ def test_a_missing_label_column_is_told_with_all_that_is_in_the_way(tmp_path: Pa
     path = tmp_path / "odd.csv"
     with open(path, "w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["size", "Patient No", "the kind"])
-        writer.writerows([[k * 1.5, f"name {k}", "ab"[k % 2]] for k in range(60)])
+        writer.writerow(["size", "Patient No", "visit", "the kind"])
+        writer.writerows([[k * 1.5, f"name {k}", f"2024-03-0{1 + k % 9}", "ab"[k % 2]] for k in range(60)])
     with pytest.raises(InputError) as caught:
         table(path=str(path))
     assert "--label-column 'the kind'" in caught.value.for_command
     assert "--id-column 'Patient No'" in caught.value.for_command
+    assert "--label-column visit" not in caught.value.for_command
+    assert "column 'visit' must hold numbers or categories; got dates" in caught.value.for_command

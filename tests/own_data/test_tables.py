@@ -250,6 +250,22 @@ def test_images_in_parquet_are_decoded(tmp_path: Path) -> None:
             assert bundle.classes == ("blue", "green", "red")
 
 
+def test_images_in_parquet_are_called_by_a_column_of_ids_if_it_tells_them_apart(tmp_path: Path) -> None:
+    data = [encoded(picture(name, k)) for name in ("blue", "green", "red") for k in range(2)]
+    columns = {"image": data, "label": ["b", "b", "g", "g", "r", "r"]}
+    for ids, called in ((list("uvwxyz"), list("uvwxyz")), (list("uuwxyz"), list("012345"))):
+        pq.write_table(pa.table({**columns, "ID": ids}), tmp_path / "t.parquet")
+        assert table(path=str(tmp_path / "t.parquet"), cache="off").ids == called
+    with pytest.raises(InputError, match="id_column must tell samples apart"):
+        table(path=str(tmp_path / "t.parquet"), id_column="ID", cache="off")
+
+
+def test_parquet_of_one_column_has_no_labels_and_no_separator(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"image": [encoded(picture("red", 0))]}), tmp_path / "t.parquet")
+    with pytest.raises(InputError, match="the column of the labels must be called"):
+        table(path=str(tmp_path / "t.parquet"))
+
+
 def test_names_of_classes_in_the_schema_are_used(tmp_path: Path) -> None:
     info = {"info": {"features": {"label": {"names": ["zebra", "ape", "bee"], "_type": "ClassLabel"}}}}
     columns = pa.table({"a": np.arange(9.0), "label": [0, 1, 1, 0, 1, 0, 0, 1, 1]})

@@ -150,11 +150,12 @@ def _places(table: Table, ids: Sequence[str], options: Mapping[str, Any]) -> dic
     """The row of the table that each sample is: by the column that names it, by its path, or by its number."""
     given = str(options.get("id_column", ""))
     image = image_column(table, str(options.get("path_column", "")))
-    by_column = given or (known_column(table, IDS) if image is None else None)
+    files = image is not None and table.images(image) is None
+    by_column = given or (None if files else known_column(table, IDS))
     tries: list[Sequence[str]] = []
     if by_column:
         tries.append(table.load([by_column], [])[0][by_column])
-    if image is not None and table.images(image) is None:
+    if image is not None and files:
         with suppress(SelcError):  # a file is gone
             tries.append([shown(name) for name in table_files(table, table.load([image], [])[0][image])[1]])
     count = len(table.load([table.names[0]], [])[0][table.names[0]])

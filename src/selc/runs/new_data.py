@@ -99,7 +99,7 @@ def _listing(place: Path, kind: str, how: Preprocessor, ids: Ids, path_column: s
     if coding is not None and is_table(place):
         return _rows(open_table(place, alone=True), coding, ids)
     if kind == "images" and is_table(place):
-        return _pictures(open_table(place), ids, path_column)
+        return _pictures(open_table(place, alone=True), ids, path_column)
     if kind == "images" and (place.is_dir() or is_image(place.name)):
         return files_listing(place, is_image, "images")
     if coding is None and is_arrays(place):

@@ -231,7 +231,7 @@ def read_column(name: str, cells: Sequence[str], where: Where) -> Column:
     different = np.unique(values)
     example, place = str(texts[strange[0]]), where(int(strange[0]))
     drop = f"leave it out ({dropping([name])})"
-    if all(_DATE.fullmatch(value) for value in different.tolist()):
+    if are_dates(different.tolist()):
         raise InputError(
             f"column {name!r} must hold numbers or categories; got dates, such as {example!r} {place}. "
             f"Turn it into numbers, such as days since a day or the month, or {drop}."
@@ -248,6 +248,11 @@ def read_column(name: str, cells: Sequence[str], where: Where) -> Column:
             f"else {drop}."
         )
     return as_category(texts)
+
+
+def are_dates(values: Sequence[str]) -> bool:
+    """Whether all are written as dates, perhaps with a time of day."""
+    return all(_DATE.fullmatch(value) for value in values)
 
 
 def as_category(texts: Texts) -> Texts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from selc.data.preprocess.coding import read_column
+from selc.data.preprocess.coding import are_dates, read_column
 from selc.data.preprocess.labels import Where
 from selc.data.sources.hints import dropping, flag
 from selc.errors import InputError
@@ -15,7 +15,8 @@ OFFERED = 5  # columns that are offered
 
 def on_missing_label(cells: Mapping[str, Sequence[str]], where: Where, ids: Sequence[str]) -> str:
     """Which columns may be the labels, last ones first, and what else will be in the way; "" if nothing is known."""
-    likely = [name for name, column in cells.items() if 2 <= len({cell.strip() for cell in column}) <= MOST_CLASSES]
+    different = {name: {cell.strip() for cell in column} - {""} for name, column in cells.items()}
+    likely = [name for name, found in different.items() if 2 <= len(found) <= MOST_CLASSES and not are_dates([*found])]
     words = []
     if likely:
         offered = " or ".join(flag("--label-column", name) for name in reversed(likely[-OFFERED:]))

@@ -19,7 +19,7 @@ from selc.data.preprocess.text_encoder import chosen_encoder
 from selc.data.sources.annotators import AnnotatedTable
 from selc.data.sources.base import TABLES, endings_of, is_table, source_of
 from selc.data.sources.bundling import bundle_of
-from selc.data.sources.csv_table import no_table
+from selc.data.sources.csv_table import CsvTable, no_table
 from selc.data.sources.feature_table import learnt_table, load_cells
 from selc.data.sources.image_set import image_bundle
 from selc.data.sources.listing import Items, Listing, Written
@@ -94,7 +94,7 @@ def open_table(path: Path, alone: bool = False) -> Table:
     found = source_of(path)
     assert found is not None
     opened: Table = found.use(path)
-    if len(opened.names) == 1 and not alone:
+    if len(opened.names) == 1 and not alone and isinstance(opened, CsvTable):
         raise no_table(path, f"only the column {opened.names[0]!r}")
     return opened
 
@@ -162,16 +162,19 @@ def _features(table: Table, what: str, label: str, features: Sequence[str], how:
 
 def _images(table: Table, what: str, label: str, image: str, columns: Columns) -> Listing:
     """The images that a table holds or names."""
-    inline, ids = table.images(image), columns.id
-    if ids:
-        existing_column(table, ids, "id_column")
+    inline = table.images(image)
+    ids = None if inline is None else known_column(table, IDS)  # files have a name of their own
+    if columns.id:
+        ids = existing_column(table, columns.id, "id_column")
     used = {label, *([ids] if ids else []), *dealing_columns(table, columns)}
     texts, _ = table.load(list(used | ({image} if inline is None else set())), [])
     items, names = image_items(table, image, texts)
     if ids and len(set(texts[ids])) < len(texts[ids]):
-        raise repeating(table, ids)
+        if columns.id:
+            raise repeating(table, ids)
+        ids = None
     found = _listing(table, what, label, texts, items, texts[ids] if ids else names, columns)
-    notes = [f"of {table.name} only the columns {label!r} and {image!r} are used"]
+    notes = [f"of {table.name} only the columns {', '.join(map(repr, sorted({*used, image})))} are used"]
     return replace(
         found,
         digest=table.digest() if inline is not None else "",  # else that of the files
