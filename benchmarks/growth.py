@@ -3,8 +3,8 @@
 Features of 64 columns, one cloud of points per class, a fifth of the labels wrong. Each command is a program of its own
 with one thread: its processor time and the highest point of its memory, as the system says. Every command has a part
 that does not depend on the data (starting, importing), so the power s is that of t = a + b N^s through the last three
-sizes, each ten times the one before: 10^s = (t3 - t2) / (t2 - t1). One means linear. Where the two differences are
-smaller than half a second there is nothing to fit.
+sizes, each ten times the one before: 10^s = (t3 - t2) / (t2 - t1). One means linear. Where a difference is smaller
+than half a second there is nothing to fit.
 """
 
 from __future__ import annotations
@@ -121,14 +121,14 @@ def cell(by: str, rows: int, classes: int) -> Iterator[dict[str, Any]]:
 
 
 def power(sizes: list[int], values: list[float], least: float) -> float | None:
-    """The s of a + b N^s through the last three sizes; None if it does not grow, or less than can be told."""
+    """The s of a + b N^s through the last three sizes; None if it grows by less than can be told in either step."""
     if len(values) < 3:
         return None
     first, second = values[-2] - values[-3], values[-1] - values[-2]
     if sizes[-1] * sizes[-3] != sizes[-2] ** 2:  # not in equal steps
         return None
-    if second < least or first <= 0:
-        return None if second < least else math.inf
+    if min(first, second) < least:
+        return None
     return math.log(second / first) / math.log(sizes[-1] / sizes[-2])
 
 
@@ -144,7 +144,7 @@ def page(lines: list[dict[str, Any]]) -> str:
         "`analyse_probabilities` on out-of-sample probabilities, without making them; the others are the commands on "
         "that run. Seconds are processor time of the whole program; the power s is that of a + b N^s through the last "
         "three sizes, so that starting and importing do not count: 1 is linear. A dash: there are no three sizes in "
-        "equal steps, or the last two differ by less than half a second (20 MB).",
+        "equal steps, or a step adds less than half a second (20 MB).",
         "",
     ]
     parts = (("rows", "classes", "Samples"), ("classes", "rows", "Classes"), ("images", "classes", "Images"))
