@@ -47,7 +47,10 @@ def accepted() -> str:
 def existing(path: str, option: str) -> Path:
     """The absolute path of what ``path`` names, or an error that names the option."""
     if not path:
-        raise InputError(f"{option} must be the path of your data; got none. It may be {accepted()}.")
+        raise InputError(
+            f"{option} must be the path of your data; got none. It may be {accepted()}. If it is called by a word that "
+            "names a form of data, such as texts, say ./texts."
+        )
     place = Path(os.path.abspath(Path(path).expanduser()))
     if not os.path.exists(place):  # unlike its namesake, it raises nothing
         raise InputError(
