@@ -243,6 +243,7 @@ def test_a_dry_run_refuses_what_the_run_would_refuse(tmp_path: Path, noisy: tupl
         ["moons", "--device", "cuda:99"],
         ["moons", "--verified", str(table)],
         ["digits", "--labels", str(cleaned), "--soft"],
+        ["moons", "--soft"],
         ["moons", "--out", str(noisy[1])],
         ["moons", "--net", "cnn"],
         ["moons", "--pick", "best-val"],

@@ -274,6 +274,8 @@ def train(
             settings["data"] = data_of(data, settings, options)
         if labels is not None:
             settings["labels"] = {"path": labels, "kind": "soft" if soft else "hard"}
+        elif soft:
+            raise ConfigError("--soft needs --labels RUN: it trains on the soft targets of that run; got no --labels.")
         if verified is not None:
             settings["labels"] = {**settings.get("labels", {}), "verified": verified}
         choose(settings, "method", method)
