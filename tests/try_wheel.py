@@ -26,6 +26,7 @@ IN_SDIST = (
     "pyproject.toml",
     "Makefile",
     "constraints-lowest.txt",
+    "benchmarks/results/bench.jsonl",
     "LICENSE",
 )
 
