@@ -104,11 +104,22 @@ def checked_probabilities(pred_probs: Any) -> Tensor:
 
 
 def _checked_labels(labels: Any, rows: int, num_classes: int) -> Tensor:
-    array = np.asarray(labels)
+    try:
+        array = np.asarray(labels)
+    except ValueError:  # lists of several lengths
+        raise InputError(
+            "labels must be one class for each row of pred_probs; got several for some. Several labels of a sample "
+            "(multi-label) are not supported."
+        ) from None
     if array.ndim != 1 or len(array) != rows:
         raise InputError(
             f"labels must be one class for each of the {rows} rows of pred_probs; got shape {list(array.shape)}. "
             "Several labels of a sample (multi-label) are not supported."
+        )
+    if array.dtype.kind in "USO":
+        raise InputError(
+            f"labels must be numbers of classes, columns of pred_probs; got {str(array[0])!r}. Turn names into their places "
+            "among the sorted names: np.unique(labels, return_inverse=True)[1]."
         )
     if array.dtype.kind not in "iu":
         raise InputError(
