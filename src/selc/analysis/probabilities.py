@@ -118,7 +118,7 @@ def _checked_labels(labels: Any, rows: int, num_classes: int) -> Tensor:
         )
     if array.dtype.kind in "USO":
         raise InputError(
-            f"labels must be numbers of classes, columns of pred_probs; got {str(array[0])!r}. Turn names into their places "
+            f"labels must be numbers of classes, columns of pred_probs; got {str(array[0])!r}. Turn names into places "
             "among the sorted names: np.unique(labels, return_inverse=True)[1]."
         )
     if array.dtype.kind not in "iu":
