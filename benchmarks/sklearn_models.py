@@ -93,8 +93,8 @@ def _ap(wrong: Any, quality: Any) -> float:
 
 
 def page(lines: list[dict[str, Any]], ours: dict[tuple[str, str], dict[str, Any]]) -> str:
-    about = environment()
     rows = [{**line, "mlp": ours[line["data"], line["noise"]]} for line in lines]
+    commits = ", ".join(dict.fromkeys(str(row["commit"]) for row in rows))
 
     def mean(name: str, noise: str | None = None, mlp: bool = False) -> str:
         chosen = [row for row in rows if noise in (None, row["noise"])]
@@ -117,7 +117,7 @@ def page(lines: list[dict[str, Any]], ours: dict[tuple[str, str], dict[str, Any]
     text = [
         "# Boosting of scikit-learn",
         "",
-        f"Written by `benchmarks/sklearn_models.py` at commit {about['commit']}, one thread. Data: the small tables of "
+        f"Written by `benchmarks/sklearn_models.py`, cells run at {commits}, one thread. Data: the small tables of "
         "the first half of `judge.toml`, 70 % to train on and 30 % clean to test on; symmetric noise; seed 0. Boosting "
         "is `HistGradientBoostingClassifier()` as it is. The columns of our MLP are read from `judge.jsonl`, the same "
         "rows, labels and seed. AP is the average precision of finding wrong labels. Nothing was chosen by a figure of "
@@ -172,7 +172,7 @@ def main() -> None:
     for job in [] if arguments.render else cells():
         if (job.data, job.noise) in done:
             continue
-        line = {"data": job.data, "noise": job.noise, "seed": job.seed}
+        line = {"data": job.data, "noise": job.noise, "seed": job.seed, "commit": environment()["commit"]}
         line |= run(job, arguments.tables, arguments.evidence)
         lines.append(line)
         write_text(arguments.out, "".join(json.dumps(each) + "\n" for each in lines))
