@@ -87,7 +87,7 @@ def decision_in_short(decision: dict[str, Any]) -> str:
             "learns from its own predictions."
         )
     return (
-        f"No sign that wrong labels are memorised. From epoch {start + 1} on the model also learns from its own "
+        f"No sign that the model memorises wrong labels. From epoch {start + 1} on the model also learns from its own "
         "predictions."
     )
 

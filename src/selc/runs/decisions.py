@@ -53,7 +53,7 @@ class Decisions:
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             got = content.get("format") if isinstance(content, dict) else type(content).__name__
             raise InputError(
-                f"--decisions must be a file saved by a review page of this version (format {FORMAT}); "
+                f"decisions must be a file saved by a review page of this version (format {FORMAT}); "
                 f"got {path} with {got!r}."
             )
         entries = content.get("decisions")
@@ -182,10 +182,10 @@ def _content(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes())
     except OSError as error:
-        raise InputError(f"--decisions must be a file that can be read; got {path}: {error.strerror}.") from None
+        raise InputError(f"decisions must be a file that can be read; got {path}: {error.strerror}.") from None
     except (ValueError, RecursionError):
         raise InputError(
-            f"--decisions must be a whole JSON file, as the review page saves it; got {path}, which is none. "
+            f"decisions must be a whole JSON file, as the review page saves it; got {path}, which is none. "
             "Save it again from the page: the work is still in the browser."
         ) from None
 

@@ -37,7 +37,7 @@ def read_decisions(path: Path, run: RunFolder) -> tuple[Decisions, Sequence[str]
     tool = next((tool for tool in (TOOLS[name]() for name in TOOLS) if tool.wrote(content)), None)
     if tool is None:
         raise InputError(
-            f"--decisions must be what the review page saved, or an export of {', '.join(TOOLS)} with answers; got "
+            f"decisions must be what the review page saved, or an export of {', '.join(TOOLS)} with answers; got "
             f"{path}, which is none of them. Is it the file that was imported there?"
         )
     answers = tool.answers(content, str(path))

@@ -17,9 +17,9 @@ def read_content(path: Path) -> Content | None:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise InputError(f"--decisions must be a file that can be read; got {path}: {error.strerror}.") from None
+        raise InputError(f"decisions must be a file that can be read; got {path}: {error.strerror}.") from None
     if data[:2] == b"PK":
-        raise InputError(f"--decisions must be unpacked; got {path}, a zip file. Give the file that is inside.")
+        raise InputError(f"decisions must be unpacked; got {path}, a zip file. Give the file that is inside.")
     try:
         text = data.decode("utf-8-sig")
         if text.lstrip()[:1] == "<":
@@ -27,7 +27,7 @@ def read_content(path: Path) -> Content | None:
         return _objects(text)
     except (ValueError, RecursionError, ET.ParseError) as error:
         raise InputError(
-            f"--decisions must be a whole file of JSON, JSON lines or XML, as the review page or an annotation tool "
+            f"decisions must be a whole file of JSON, JSON lines or XML, as the review page or an annotation tool "
             f"saves it; got {path}, which is none: {in_short(error)}. Save it again: the work is still in the browser "
             "or in the tool."
         ) from None
