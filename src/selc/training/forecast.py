@@ -13,7 +13,7 @@ from selc.training.plan import Plan
 from selc.training.uncompiled import uncompiled
 from selc.types import Inputs
 
-SPEED = {"cpu": 5e10, "cuda": 4e12, "mps": 1e12}  # operations of 32 bits in a second: a common machine of each kind
+SPEED = {"cpu": 8e10, "cuda": 4e12, "mps": 1e12}  # operations of 32 bits in a second: two cores, or a common GPU
 STEP = 1e-3  # seconds of a step beside its arithmetic
 
 
