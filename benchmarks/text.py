@@ -77,7 +77,7 @@ def by_selc(data: Case, seed: int, model: str) -> dict[str, dict[str, float]]:
     accuracy = float(outcome.history[-1]["test"]["top1"])
     assert outcome.label_issues_ is not None
     quality = np.asarray(outcome.label_issues_["label_quality"], dtype=np.float64)
-    return {"SELC": figures(data, accuracy, np.asarray(outcome.corrected_labels_), quality)}
+    return {"SELC": figures(data, accuracy, np.asarray(outcome.corrected_names), quality)}
 
 
 def by_cleanlab(data: Case, model_name: str) -> dict[str, dict[str, float]]:

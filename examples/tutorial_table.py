@@ -18,4 +18,4 @@ print(worst[["sample_id", "given_label", "suggested_label", "label_quality", "ac
 labels = given.mask(issues["action"] == "relabel", issues["suggested_label"])
 verified = worst.index  # rows that you have looked at, and whose labels in `labels` are right
 second = selc.fit(table, labels, verified=verified, epochs=30, lr=0.0063, batch_size=40)
-print(f"{(second.corrected_labels_ != labels).sum()} labels changed in the second round")
+print(f"{(second.corrected_names != labels).sum()} labels changed in the second round")

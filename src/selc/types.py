@@ -225,7 +225,7 @@ class Outcome:
         One entry per epoch; epochs count from 0.
     corrected_labels : Tensor of int, shape [N]
         The labels to go on with.
-    corrected_labels_ : numpy.ndarray, shape [N]
+    corrected_names : numpy.ndarray, shape [N]
         The same, by their names where the labels had names.
     label_issues_ : dict of numpy.ndarray, shape [N] each
         The columns of ``label_issues.csv``; ``pandas.DataFrame(outcome.label_issues_)`` is the table.
@@ -260,7 +260,7 @@ class Outcome:
     label_issues_: dict[str, Any] = field(default_factory=dict)  # columns [N] of the findings, where they were made
 
     @property
-    def corrected_labels_(self) -> Any:
+    def corrected_names(self) -> Any:
         """The corrected labels [N] as a numpy array, by their names where the labels had names."""
         labels = self.corrected_labels.cpu().numpy()
         return np.array(self.classes, dtype=np.str_)[labels] if self.named else labels
