@@ -230,6 +230,8 @@ def test_one_call_holds_the_rows_that_are_named(tmp_path: Path) -> None:
     for verified in ([0, 6], mask, torch.tensor([0, 6])):
         outcome = fit(x, given, verified=verified, **settings)
         assert outcome.corrected_names[[0, 6]].tolist() == given[[0, 6]].tolist()
+        with pytest.warns(DeprecationWarning, match="use corrected_names"):
+            assert (outcome.corrected_labels_ == outcome.corrected_names).all()
         assert outcome.label_issues_["action"][[0, 6]].tolist() == ["keep", "keep"]
     run = fit(x, given, verified=[0, 6], out=tmp_path / "run", **settings)
     kept = RunFolder.open(tmp_path / "run").verified

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -264,6 +265,20 @@ class Outcome:
         """The corrected labels [N] as a numpy array, by their names where the labels had names."""
         labels = self.corrected_labels.cpu().numpy()
         return np.array(self.classes, dtype=np.str_)[labels] if self.named else labels
+
+    @property
+    def corrected_labels_(self) -> Any:
+        """The name of `corrected_names` until 0.2.0.
+
+        .. deprecated:: 0.2.0
+            Use ``corrected_names``.
+        """
+        warnings.warn(
+            "Outcome.corrected_labels_ is deprecated, use corrected_names; it goes with 0.4.0",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return self.corrected_names
 
     @property
     def believed_labels(self) -> Tensor:
