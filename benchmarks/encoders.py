@@ -25,6 +25,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import cross_val_predict
 from sklearn.preprocessing import StandardScaler
 
+from machine import machine
 from photographs import CLASSES, FOLDS, WORST, selc
 from selc._io.files import write_text
 from selc.encoders.base import create
@@ -137,7 +138,7 @@ def page(found: Sequence[dict[str, Any]], work: Path) -> str:
     seconds[WAYS[2]] = 2 * seconds[WAYS[0]]
     lines = [
         PROTOCOL,
-        f"Commit {str(about['commit'])[:12]}, torch {about['torch']}. Right labels before: "
+        f"Commit {str(about['commit'])[:12]}, torch {about['torch']}, {machine(about)}. Right labels before: "
         + ", ".join(f"{labels} {share:.1%}" for labels, share in before(work).items())
         + ". Seconds are of processor time on a machine that was shared.",
         "",

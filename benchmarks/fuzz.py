@@ -20,6 +20,7 @@ from tests.fuzz.harness import MEMORY, SECONDS, Tally, fuzz, replay
 from tests.fuzz.kinds import KINDS
 from tests.fuzz.structures import GRAMMARS, made_up
 
+from machine import machine
 from selc._io.files import write_text
 from selc.runs.folder import environment
 
@@ -109,7 +110,8 @@ def rendered(tallies: list[Tally], made_up_faults: dict[str, str], seed: int, se
     lines = [
         "# Malformed inputs",
         "",
-        f"Written by `benchmarks/fuzz.py` at commit {where['commit']}: {total:,} inputs, seed {seed}, one process at a "
+        f"Written by `benchmarks/fuzz.py` at commit {where['commit']}, {machine(where)}: "
+        f"{total:,} inputs, seed {seed}, one process at a "
         f"time, {seconds:.0f} s. A fault is anything but success or an error of ours in one sentence: another "
         f"exception, the death of the process, more than {SECONDS:g} s of processor time, more than "
         f"{MEMORY / 2**30:g} GB above what the process had.",

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from judge_data import jobs
+from machine import processors
 
 Line = dict[str, Any]
 CHANCE = 0.05
@@ -25,7 +26,7 @@ def page(lines: list[Line]) -> str:
         "All defaults, `python benchmarks/judge.py`. A cell is a data set with a noise; its seeds are taken together. "
         "Clean test accuracy of the last epoch, in per cent, unless said otherwise. Which data were in view while "
         "rules were chosen (the first half) and which never are (the third set) is fixed in judge.toml. Commits: "
-        f"{', '.join(sorted({str(line['commit']) for line in lines}))}.",
+        f"{', '.join(sorted({str(line['commit']) for line in lines}))}. {processors(lines)}",
         "",
     ]
     for half, name in (("first", "first half"), ("second", "second half"), ("third", "third set")):

@@ -13,6 +13,7 @@ import torch
 from sklearn.cluster import KMeans
 from sklearn.mixture import GaussianMixture
 
+from machine import machine
 from selc._io.files import write_text
 from selc.runs.folder import environment
 from selc.turning.mixture import fit_mixture, normalise, two_means
@@ -61,7 +62,8 @@ def main() -> None:
     lines = [
         "# Mixture",
         "",
-        f"Written by `benchmarks/mixture.py` at commit {where['commit']}: {arguments.samples:,} losses, one thread, "
+        f"Written by `benchmarks/mixture.py` at commit {where['commit']}, {machine(where)}: "
+        f"{arguments.samples:,} losses, one thread, "
         f"{arguments.repeats} repeats in turn, processor time; scikit-learn with its default tolerance.",
         "",
         "| ours / theirs | times faster, median | smallest to largest | ours, seconds | theirs, seconds | target |",

@@ -27,8 +27,8 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import cross_val_predict
 from sklearn.preprocessing import StandardScaler
 
+from machine import machine
 from selc._io.files import write_text
-from selc.methods import judge
 from selc.runs import RunFolder
 from selc.runs.folder import environment
 from selc.runs.job import load
@@ -57,18 +57,12 @@ def photographs(source: Path, place: Path) -> None:
 
 
 def selc(out: Path, *arguments: object) -> float:
-    """Call the command unless ``out`` is there; returns the seconds of processor time, also those of an earlier call.
-
-    SELC holds rows out in five parts where that takes no longer than a minute, which a busy machine would decide
-    otherwise than an idle one: here it always does.
-    """
+    """Call the command unless ``out`` is there; returns the seconds of processor time, those of an earlier call too."""
     note = out.with_name(out.name + ".seconds")
     if out.exists() and note.exists():
         return float(note.read_text())
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    code = f"import sys; from selc.methods import {judge.__name__.rpartition('.')[2]} as j; j.AT_MOST = 1e9; "
-    code += "from selc.cli import main; sys.argv[0] = 'selc'; main()"
-    subprocess.run([sys.executable, "-c", code, *map(str, arguments), "--out", str(out)], check=True)
+    subprocess.run([sys.executable, "-m", "selc", *map(str, arguments), "--out", str(out)], check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     note.write_text(f"{seconds:.1f}")
@@ -149,7 +143,8 @@ def main() -> None:
             "# Photographs",
             "",
             f"Written by `benchmarks/photographs.py` at commit {str(about.get('commit'))[:12]} with torch "
-            f"{about.get('torch')}. {ROWS:,} images of CIFAR-10 as files of 32 x 32 pixels, one annotator's labels, "
+            f"{about.get('torch')}, {machine(about)}. "
+            f"{ROWS:,} images of CIFAR-10 as files of 32 x 32 pixels, one annotator's labels, "
             f"{TEST} clean test images. cleanlab gets {FOLDS}-fold predictions of scikit-learn's logistic regression "
             "(C=0.01) on the features of the first line; labels that it flags become the predicted ones, and the "
             "tested model is trained without them. Time is that of processors, with the embedding of all images but "

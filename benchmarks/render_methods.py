@@ -9,6 +9,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from machine import processors
 from selc._io.files import write_text
 
 RESULTS = Path(__file__).parent / "results" / "methods.jsonl"
@@ -27,7 +28,8 @@ def page(lines: list[Line], words: str) -> str:
     text = [
         "# Methods",
         "",
-        f"Rendered from {len(lines)} trainings in `methods.jsonl` (commits {', '.join(commits)}; seeds "
+        f"Rendered from {len(lines)} trainings in `methods.jsonl` (commits {', '.join(commits)}; "
+        f"{processors(lines)[:-1].lower()}; seeds "
         f"{', '.join(map(str, seeds))}). MLP 512-512, SGD 0.02 and momentum 0.9, constant rate, batch 128; digits 60 "
         "epochs, features (10,000 rows) 30; last epoch; symmetric noise may draw the true class. Published defaults of "
         "each method, times as shares of its paper's epochs; nothing was tuned on the test data; noise rates are "

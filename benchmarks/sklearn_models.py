@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from judge_data import LIST, Job, load
+from machine import processors
 from selc._io.files import make_folder, write_tensors, write_text
 from selc.classifiers import Rows, create, judge_labels
 from selc.runs.folder import environment
@@ -117,7 +118,8 @@ def page(lines: list[dict[str, Any]], ours: dict[tuple[str, str], dict[str, Any]
     text = [
         "# Boosting of scikit-learn",
         "",
-        f"Written by `benchmarks/sklearn_models.py`, cells run at {commits}, one thread. Data: the small tables of "
+        f"Written by `benchmarks/sklearn_models.py`, cells run at {commits}, one thread. {processors(rows)} "
+        f"Data: the small tables of "
         "the first half of `judge.toml`, 70 % to train on and 30 % clean to test on; symmetric noise; seed 0. Boosting "
         "is `HistGradientBoostingClassifier()` as it is. The columns of our MLP are read from `judge.jsonl`, the same "
         "rows, labels and seed. AP is the average precision of finding wrong labels. Nothing was chosen by a figure of "
@@ -173,6 +175,7 @@ def main() -> None:
         if (job.data, job.noise) in done:
             continue
         line = {"data": job.data, "noise": job.noise, "seed": job.seed, "commit": environment()["commit"]}
+        line["cpu_capability"] = environment()["cpu_capability"]
         line |= run(job, arguments.tables, arguments.evidence)
         lines.append(line)
         write_text(arguments.out, "".join(json.dumps(each) + "\n" for each in lines))

