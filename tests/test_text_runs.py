@@ -94,7 +94,8 @@ def test_files_are_predicted_with_or_without_sub_folders_and_from_a_table(files:
     assert list(again.ids) == files.ids
     np.testing.assert_allclose(again.probs.numpy(), files.table("probs").full().numpy(), atol=1e-5)
     alone = predict(files, root / "good")
-    assert torch.equal(alone.probs, again.probs[30:])
+    # Batches of another size may be multiplied in another order.
+    np.testing.assert_allclose(alone.probs.numpy(), again.probs[30:].numpy(), atol=1e-5)
     rows = [[(root / name).read_text()] for name in files.ids]
     assert torch.equal(predict(files, write_csv(tmp_path / "t.csv", ["text"], rows)).probs, again.probs)
 
