@@ -197,7 +197,7 @@ def test_the_command_takes_a_named_column(tmp_path: Path) -> None:
         assert len(list(csv.DictReader(file))) == 40
     wrong = call("train", str(path), "--text-column", "titel", "--out", str(tmp_path / "no"))
     assert wrong.exit_code == 2
-    assert "text_column must be a column of" in wrong.output
+    assert "--text-column must be a column of" in wrong.output
 
 
 def test_the_command_takes_a_folder_of_texts(tmp_path: Path) -> None:

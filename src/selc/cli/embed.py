@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from shlex import quote
 from types import TracebackType
 from typing import Annotated, Any
 
@@ -115,7 +116,8 @@ def embed(
             raise typer.Exit(130) from None
         seconds = time.perf_counter() - began
         print(f"{made.rows:,} images, {made.dims} features each, {seconds:.0f} s -> {path}")
-        print(f"train on them: selc train {path}" if bundle.classes else f"predict them: selc predict RUN {path}")
+        place = quote(str(path))
+        print(f"train on them: selc train {place}" if bundle.classes else f"predict them: selc predict RUN {place}")
 
 
 class Bar:

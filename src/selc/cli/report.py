@@ -42,6 +42,8 @@ def report(
             print(f"note: {shown.remark}", file=sys.stderr)
         size, place = path.stat().st_size, quote(str(run))
         what = ("selc review " + place, "say which labels are right, in the browser")
+        if not folder.finished:
+            what = ("selc resume " + place, "go on with the training, if it was interrupted")
         if json_:
             as_json({"report": str(path), "bytes": size, "samples": len(shown.cards), "next": [what[0]]})
         elif quiet:

@@ -380,7 +380,7 @@
 
   function tellChosen() {
     const open = onPage().filter((sample) => !decided.has(sample.id)).length;
-    get("chosen").textContent = selected.size ? `${selected.size} chosen` : `none chosen: all ${open} open ones`;
+    get("chosen").textContent = selected.size ? `${selected.size} chosen` : `none chosen: the buttons judge all ${open} that are open`;
   }
 
   function renderGrid() {
