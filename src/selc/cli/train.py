@@ -331,7 +331,7 @@ def train(
         else:
             check_outside(folder, resolved.data.name, resolved.data.options)
         if world.leads and not quiet:
-            show_data(found if dry_run else bundle)
+            show_data(found)
             show_config(resolved, folder, data)
         if dry_run:
             if world.leads:

@@ -55,8 +55,9 @@ def listed(names: Sequence[str]) -> str:
 def existing_column(table: Table, name: str, option: str) -> str:
     if name not in table.names:
         flag = f"--{option.replace('_', '-')}" if option in FLAGS else option
-        near = get_close_matches(name, table.names, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        by_lower = {each.lower(): each for each in table.names}
+        near = get_close_matches(name.lower(), by_lower, n=1)
+        hint = f" Did you mean {by_lower[near[0]]!r}?" if near else ""
         raise InputError(
             f"{flag} must be a column of {table.name}; got {name!r}, and there are {listed(table.names)}.{hint}"
         )
