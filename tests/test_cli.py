@@ -277,6 +277,9 @@ def test_what_is_wrong_beside_the_data_is_said_before_these_are_read(
 
 def test_an_option_that_data_do_not_have_is_named_as_it_was_typed(tmp_path: Path) -> None:
     photos = str(images(tmp_path / "photos"))
+    table = tmp_path / "t.csv"
+    table.write_text("n,label\n1,a\n2,b\n")
+    assert "--test must be of the form of the data" in refused("train", photos, "--test", str(table), "--dry-run")
     for data, flag, value in [
         (photos, "--weights", "minilm"),
         (photos, "--label-column", "kind"),
@@ -300,7 +303,9 @@ def test_a_script_reads_one_object_or_the_place_alone(noisy: tuple[Result, Path]
     assert content["epoch"] == summary["epoch"] + 1
     assert content["accuracy"] == summary["accuracy"]
     assert all(Path(content[key]).is_file() for key in ("corrected_labels", "label_issues", "model"))
-    assert call("resume", place, "--quiet").stdout == f"{place}\n"
+    quiet = call("resume", place, "--quiet")
+    assert (quiet.stdout, quiet.stderr) == (f"{place}\n", "")
+    assert "--data must be a path that exists" in refused("report", place, "--data", "nowhere")
     out = str(tmp_path / "quiet")
     quiet = call("train", "moons", "--method", "ce", "--out", out, "--quiet", *QUICK)
     assert (quiet.stdout, quiet.stderr) == (f"{out}\n", "")

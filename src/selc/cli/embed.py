@@ -67,7 +67,7 @@ def embed(
         from selc.encoders.embed_file import finished
         from selc.runs import Config
         from selc.runs.job import load
-        from selc.screen import reading
+        from selc.screen import reading, show_notes
 
         own = {
             "root": root or root_before,
@@ -91,8 +91,7 @@ def embed(
         ENCODERS[name]
         with reading():
             bundle = unlabelled_images(path=data, skip_bad=bool(skip_bad)) if config is None else load(config)
-        for note in bundle.notes:
-            print(f"note: {note}", file=sys.stderr)
+        show_notes(bundle.notes)
         began = time.perf_counter()
         try:
             with Bar() as bar:

@@ -431,7 +431,8 @@ def resume(
 
         if RunFolder.open(run).finished:
             if current().leads:
-                print(f"{run} is finished already; nothing to do.", file=sys.stderr)
+                if not quiet:
+                    print(f"{run} is finished already; nothing to do.", file=sys.stderr)
                 show_run(RunFolder.open(run), json_, quiet)
             return
         with resumable(run), _watched(quiet, track) as watching:
