@@ -43,7 +43,6 @@ from selc.report.page import LARGEST, metrics_table, render, write_report
 from selc.report.reading import Snapshot
 from selc.report.reliability import doubts, helpful, reliability
 from selc.report.sentences import auroc, turning_point, what_happened
-from selc.report.style import shortened
 from selc.review.pictures import cells as review_cells
 from selc.runs import Config, RunFolder, execute, fit
 from selc.runs.config import Choice
@@ -668,7 +667,11 @@ def test_cells_of_text_are_shown_in_short_and_as_text_whether_they_are_features_
     assert shown.cards
     for card in shown.cards:
         remark, city = card.texts
-        assert remark == shortened(" ".join(written[card.row][0].split()), 160)
+        whole, (head, gap, tail) = written[card.row][0], remark.partition(" … ")
+        assert len(remark) <= 160
+        assert bool(gap) == (len(whole) > 160)
+        assert whole.split()[: len(head.split())] == head.split()  # no word is broken
+        assert set(tail.split()) <= {"long"}
         assert city == written[card.row][1]
     page = page_of(run, tmp_path)
     assert "<b>Oslo</b>" in page.text
