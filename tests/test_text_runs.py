@@ -126,7 +126,8 @@ def test_the_review_page_shows_texts_of_samples_and_look_alikes(tmp_path: Path) 
     for keys, letters in ((samples, 4_000), (beside, 400)):
         for key in keys:
             ((name, text),) = content["texts"][key]
-            assert (name, len(text)) == ("review", letters)
+            assert name == "review"
+            assert letters - 2 * len("</b>very") <= len(text) <= letters  # no word is broken, at neither side
             assert text[:50] == texts[int(key)][:50]
     assert "<b>very" not in (run.path / "review.html").read_text()
 
