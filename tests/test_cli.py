@@ -223,6 +223,7 @@ def test_a_terminal_gets_whole_words_and_a_pipe_one_line(columns: int, monkeypat
         if terminal:
             assert all(len(line) <= columns or path in line for line in lines)
             assert lines[-1].strip() == "Did you mean this one?"
+            assert folded("error: DATA must be given.", stream, sentences=True) == "error: DATA must be given."
         else:
             assert len(lines) == 1
 
@@ -253,6 +254,42 @@ def test_a_dry_run_refuses_what_the_run_would_refuse(tmp_path: Path, noisy: tupl
         assert len(sentences) == 1, sentences
 
 
+def test_what_is_wrong_beside_the_data_is_said_before_these_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(*_: object, **__: object) -> None:
+        raise AssertionError("the data were read")
+
+    monkeypatch.setattr(sys.modules["selc.cli.train"], "_data", read)  # `selc.cli.train` is the command
+    photos, spoilt = images(tmp_path / "photos"), tmp_path / "decisions.json"
+    spoilt.write_text("{")
+    for more, words in [
+        (["--out", str(photos / "run")], "--out must not lie inside the data"),
+        (["--out", str(tmp_path)], "--out must be a new or an empty folder"),
+        (["--labels", "nowhere"], "nowhere must be the folder of a run"),
+        (["--verified", str(spoilt)], "decisions must be a whole JSON file"),
+        (["--track", "nothing"], "the tracker must be one of"),
+    ]:
+        sentences = {refused("train", str(photos), *more, *dry) for dry in ([], ["--dry-run"])}
+        assert len(sentences) == 1
+        assert words in sentences.pop()
+
+
+def test_an_option_that_data_do_not_have_is_named_as_it_was_typed(tmp_path: Path) -> None:
+    photos = str(images(tmp_path / "photos"))
+    table = tmp_path / "t.csv"
+    table.write_text("n,label\n1,a\n2,b\n")
+    assert "--test must be of the form of the data" in refused("train", photos, "--test", str(table), "--dry-run")
+    for data, flag, value in [
+        (photos, "--weights", "minilm"),
+        (photos, "--label-column", "kind"),
+        ("moons", "--test", "t.csv"),
+    ]:
+        sentence = refused("train", data, flag, value, "--dry-run")
+        assert f"error: {flag} is not supported by " in sentence
+        assert f"got {value!r}. Leave it out." in sentence
+
+
 def test_a_script_reads_one_object_or_the_place_alone(noisy: tuple[Result, Path], tmp_path: Path) -> None:
     place = str(noisy[1])
     result = call("resume", place, "--json")
@@ -266,7 +303,9 @@ def test_a_script_reads_one_object_or_the_place_alone(noisy: tuple[Result, Path]
     assert content["epoch"] == summary["epoch"] + 1
     assert content["accuracy"] == summary["accuracy"]
     assert all(Path(content[key]).is_file() for key in ("corrected_labels", "label_issues", "model"))
-    assert call("resume", place, "--quiet").stdout == f"{place}\n"
+    quiet = call("resume", place, "--quiet")
+    assert (quiet.stdout, quiet.stderr) == (f"{place}\n", "")
+    assert "--data must be a path that exists" in refused("report", place, "--data", "nowhere")
     out = str(tmp_path / "quiet")
     quiet = call("train", "moons", "--method", "ce", "--out", out, "--quiet", *QUICK)
     assert (quiet.stdout, quiet.stderr) == (f"{out}\n", "")
@@ -277,13 +316,20 @@ def test_a_script_reads_one_object_or_the_place_alone(noisy: tuple[Result, Path]
 
 
 def test_python_hears_of_keywords_and_the_command_of_flags(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "mine.txt").touch()
+    place = tmp_path / "my run"
+    place.mkdir()
+    (place / "mine.txt").touch()
     with pytest.raises(SelcError) as raised:
-        RunFolder(tmp_path / "run").check_new()
+        RunFolder(place).check_new()
     assert str(raised.value).startswith("out must be a new or an empty folder")
     assert raised.value.for_command.startswith("--out must be a new")
-    assert f"`selc resume {tmp_path / 'run'}`" in str(raised.value)
+    assert "selc resume" not in str(raised.value)  # it is no run
+    (place / "config.toml").touch()
+    with pytest.raises(SelcError, match=f"`selc resume {re.escape(shlex.quote(str(place)))}`"):
+        RunFolder(place).check_new()
+    both = SelcError("label_column (--label-column) is wrong; go on by --skip-bad (skip_bad=True)")
+    assert str(both) == "label_column is wrong; go on by skip_bad=True"
+    assert both.for_command == "--label-column is wrong; go on by --skip-bad"
     assert in_python("say so (--id-column 'a b'), or --skip-bad (skip_bad=True); `selc x --out y`") == (
         "say so (id_column 'a b'), or skip_bad=True; `selc x --out y`"
     )
@@ -426,7 +472,8 @@ def test_the_end_says_how_many_labels_are_wrong_and_why_none_was_changed(
     wide = {"estimate": None, "likely": 0.1, "low": 0.0, "high": 0.31}
     end = shown(noise_rate=wide, why_unchanged="cannot tell")
     assert end["wrong labels"] == "between 0% and 31%; wrong labels and hard samples cannot be told apart"
-    assert end["labels changed"] == f"none, because {WHY[Why.CANNOT_TELL]}; {actions['review']} to look at"
+    many = max(actions["relabel"] + actions["review"], 100)  # as the command that comes next says
+    assert end["labels changed"] == f"none, because {WHY[Why.CANNOT_TELL]}; {many} to look at"
     assert "wrong labels" not in shown(noise_rate=None, why_unchanged="too few")
 
 
@@ -456,6 +503,14 @@ def test_bars_are_named_by_what_is_trained() -> None:
     labelled.on_stage_begin(0, 3, 0, 10, aside="split 1 of 5")
     labelled.on_stage_begin(1, 3, 0, 10, "")
     assert [task.description for task in labelled.bars.tasks] == ["SELC, split 1 of 5", "SELC"]
+
+
+def test_what_every_stage_notes_is_said_once() -> None:
+    stream = io.StringIO()
+    screen = Screen(Console(file=stream, width=200))
+    for text in ("one batch holds all.", "one batch holds all.", "the tables are on the disk"):
+        assert screen.on_notice(text)
+    assert stream.getvalue() == "note: one batch holds all.\nnote: the tables are on the disk\n"
 
 
 def test_what_is_told_is_taken_as_it_is() -> None:

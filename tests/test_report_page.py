@@ -43,9 +43,9 @@ from selc.report.page import LARGEST, metrics_table, render, write_report
 from selc.report.reading import Snapshot
 from selc.report.reliability import doubts, helpful, reliability
 from selc.report.sentences import auroc, turning_point, what_happened
-from selc.report.style import shortened
 from selc.review.pictures import cells as review_cells
 from selc.runs import Config, RunFolder, execute, fit
+from selc.runs.config import Choice
 from selc.runs.job import load
 from selc.training.metrics import formatted, title, usual
 from selc.turning import Reason
@@ -474,6 +474,26 @@ def test_trainings_that_only_help_to_decide_are_not_counted(digits: RunFolder, p
     assert 'class="n">stage</th>' not in table
 
 
+@pytest.mark.parametrize(
+    ("method", "stages", "said"),
+    [
+        ("selc", [(0, 6)], "for 6 epochs (method selc)"),
+        ("selc", [(0, 2), (2, 6)], "for 6 epochs (method selc)"),  # on from a state of the first
+        ("selc+", [(0, 6), (0, 6)], "one after the other, for 6 epochs each; the second one, which is the result"),
+        ("selc+", [(0, 6), (0, 6), (0, 6)], "in 3 stages of 6 epochs each"),
+        ("dac", [(0, 2), (0, 6)], "in 2 stages of 2 and 6 epochs"),
+    ],
+)
+def test_epochs_of_several_trainings_are_not_added_up(
+    method: str, stages: list[tuple[int, int]], said: str, moons: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shot = Snapshot(moons.path)
+    places = [(stage, epoch) for stage, (begin, end) in enumerate(stages) for epoch in range(begin, end)]
+    shot.__dict__["timeline"] = [{"stage": stage, "epoch": epoch, "loss": 0.1} for stage, epoch in places]
+    monkeypatch.setattr(RunFolder, "config", shot.config.model_copy(update={"method": Choice(name=method)}))
+    assert said in what_happened(shot)[0]
+
+
 def test_a_fall_that_is_claimed_comes_with_the_least_that_would_have_been(digits: RunFolder, tmp_path: Path) -> None:
     for name, visible, sees in (("sharp", 0.016, True), ("blunt", 0.08, False), ("blind", 1.0, False)):
         for reason in (Reason.FALL, Reason.NO_FALL):
@@ -647,7 +667,11 @@ def test_cells_of_text_are_shown_in_short_and_as_text_whether_they_are_features_
     assert shown.cards
     for card in shown.cards:
         remark, city = card.texts
-        assert remark == shortened(" ".join(written[card.row][0].split()), 160)
+        whole, (head, gap, tail) = written[card.row][0], remark.partition(" … ")
+        assert len(remark) <= 160
+        assert bool(gap) == (len(whole) > 160)
+        assert whole.split()[: len(head.split())] == head.split()  # no word is broken
+        assert set(tail.split()) <= {"long"}
         assert city == written[card.row][1]
     page = page_of(run, tmp_path)
     assert "<b>Oslo</b>" in page.text
@@ -986,6 +1010,8 @@ def test_the_command_notes_a_run_that_is_not_finished(stopped: Path, tmp_path: P
     result = call("report", str(stopped), "--out", str(tmp_path / "page.html"))
     assert result.exit_code == 0, result.output
     assert "is not finished; the report shows what is known so far" in result.stderr
+    assert f"selc resume {stopped}" in result.stdout
+    assert "selc review" not in result.stdout  # which needs a finished run
 
 
 @pytest.mark.parametrize("command", ["report", "figures"])

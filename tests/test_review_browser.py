@@ -14,7 +14,7 @@ import pytest
 from selc.review.review_page import page as whole_page
 from selc.runs import Config, RunFolder, execute
 from selc.runs.decisions import Band
-from tests.own_data.miniature import COLOURS, encoded, picture
+from tests.own_data.miniature import COLOURS, encoded, picture, write_csv
 from tests.test_review import SCRIPT, SMALL, Quiet, call, content_of, digits  # noqa: F401 (a fixture)
 
 if TYPE_CHECKING:
@@ -385,3 +385,18 @@ def test_nothing_is_wider_than_the_window(
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     # The buttons of a verdict are in sight without scrolling.
     assert page.evaluate("document.getElementById('skip').getBoundingClientRect().bottom") <= 740
+
+
+def test_all_look_alikes_of_a_row_are_in_sight_beside_it(browser: Browser, tmp_path: Path) -> None:
+    names = [*(f"a_measured_number_{k}" for k in range(10)), "day", "label"]
+    rows = [[*((k * 7919 % (97 + j)) / 7 for j in range(10)), f"2024-03-{k % 9 + 10}", "ab"[k % 2]] for k in range(60)]
+    data = {"name": "table", "path": str(write_csv(tmp_path / "t.csv", names, rows)), "drop": ["day"]}
+    run = execute(Config.resolve({"data": data, **SMALL}), tmp_path / "run", [Quiet()])
+    assert call("review", str(run.path)).exit_code == 0
+    page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
+    page.goto((run.path / "review.html").as_uri())
+    boxes = "[...document.querySelectorAll('#alike .scroll')].map(box => [box.scrollWidth, box.clientWidth])"
+    found = page.evaluate(boxes)
+    assert len(found) == 2
+    assert all(width <= seen for width, seen in found)
+    assert page.locator("#alike tr:first-child th").count() == 2 * 4  # the row, and three that look like it

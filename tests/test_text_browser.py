@@ -37,6 +37,14 @@ def test_on_a_phone_the_report_shows_texts_within_the_screen(run: RunFolder, bro
     assert findings_of_axe(browser, path, "light", width=390) == []
 
 
+def test_the_report_gives_texts_the_room_that_is_there(run: RunFolder, browser: Browser) -> None:  # noqa: F811
+    path, _ = write_report(run)
+    page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
+    page.goto(path.as_uri())
+    widths = "[...document.querySelectorAll('td.text')].map(text => text.getBoundingClientRect().width)"
+    assert max(page.evaluate(widths)) > 20 * 16  # more than a name may have
+
+
 def test_in_the_grid_no_button_lies_on_a_text(run: RunFolder, browser: Browser) -> None:  # noqa: F811
     page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
     page.goto(write_review(run, count=24).path.as_uri())

@@ -46,12 +46,13 @@ class SelcError(Exception):
     """
 
     def __str__(self) -> str:
-        return in_python(self.for_command)
+        return in_python(super().__str__())
 
     @property
     def for_command(self) -> str:
-        """The sentence for whoever typed a command."""
-        return super().__str__()
+        """The sentence for whoever typed a command: flags, and no keywords beside them."""
+        text = re.sub(r"(--[a-z][a-z-]*) \(\w+=\w+\)", r"\1", super().__str__())
+        return re.sub(r"\b\w+_\w+ \((--[a-z][a-z-]*)\)", r"\1", text)
 
 
 class InputError(SelcError, ValueError):

@@ -67,6 +67,7 @@ class Screen(Callback):
         self.aside = ""  # what the stage is for, if it is no part of the result
         self.stages = 0  # of the result that began
         self.done = 0  # epochs of the stage that is shown, or was last
+        self.noted: set[str] = set()  # each stage may have the same to say
 
     def __enter__(self) -> Screen:
         self.bars.start()
@@ -123,7 +124,9 @@ class Screen(Callback):
             self._say(decision_in_short(found.decision.as_dict()))
 
     def on_notice(self, text: str) -> bool:
-        self._print(f"note: {text}")
+        if text not in self.noted:
+            self.noted.add(text)
+            self._print(f"note: {text}")
         return True
 
     def _say(self, text: str) -> None:

@@ -121,13 +121,13 @@ def test_trainings_whose_time_is_not_known_are_told_apart_from_those_that_take_n
     digits.settings["data"] = {"name": "digits"}
     table.settings["data"] = {"name": "table", "path": "rows.csv"}
     text = "\n".join(runner.plan_text(look([digits, table], places), Machine()))
-    assert "(0 by finished trainings of the same kind, 1 counted)" in text
+    assert "(estimated, none timed yet)" in text
     assert "1 more of a kind that is not known before one of it is done" in text
     done = cell("CE")
     done.settings["data"] = dict(table.settings["data"])
     append_line(places.results, line(done, 0.5, method="ce", work=work_of(done.config())))
     text = "\n".join(runner.plan_text(look([digits, table], places), Machine()))
-    assert "(1 by finished trainings of the same kind, 1 counted)" in text
+    assert "(1 as others of the kind took, 1 estimated)" in text
     assert "not known" not in text
 
 

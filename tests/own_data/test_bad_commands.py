@@ -34,12 +34,13 @@ def in_order(path: Path) -> dict[Path, bytes]:
     ("head", "body", "flags", "words"),
     [
         (["id", "u", "v", "kind"], rows(), [], "the column of the labels must be called"),
-        (HEAD, rows(), ["--label-column", "species"], "label_column must be a column of"),
+        (HEAD, rows(), ["--label-column", "species"], "--label-column must be a column of"),
+        (HEAD, rows(), ["--label-column", "the Label"], "Did you mean 'label'?"),
         (HEAD, rows(lambda k: "a"), [], "must name at least two classes; got only 'a'"),
         (HEAD, rows(lambda k: f"name {k}"), [], "labels must be classes, which repeat; got 40 different ones in 40"),
-        (HEAD, rows(ids=lambda k: str(k // 2)), ["--id-column", "id"], "id_column must tell samples apart"),
+        (HEAD, rows(ids=lambda k: str(k // 2)), ["--id-column", "id"], "--id-column must tell samples apart"),
     ],
-    ids=["no labels", "no such column", "one class", "unique labels", "duplicate ids"],
+    ids=["no labels", "no such column", "nearly a column", "one class", "unique labels", "duplicate ids"],
 )
 def test_a_table_that_cannot_be_trained_on(
     head: list[str], body: list[list[str]], flags: list[str], words: str, tmp_path: Path

@@ -162,9 +162,9 @@ def test_bad_columns_of_text_have_a_sentence_each(tmp_path: Path) -> None:
     def said(name: str) -> str:
         return sentence(path, text_column=(name,), drop=tuple({"void", "sign"} - {name}))
 
-    assert "text_column must be a column of" in said("titel")
+    assert "--text-column must be a column of" in said("titel")
     assert "got 'titel', and there are the columns 'review', 'n'" in said("titel")
-    assert "text_column must be a column of features; got 'label'" in said("label")
+    assert "--text-column must be a column of features; got 'label'" in said("label")
     assert "column 'n' must hold texts; got numbers, such as '0.0' in line 2 of t.csv" in said("n")
     assert "column 'void' must hold a text in some row; got none." in said("void")
     assert "the texts of column 'sign' must share words; got none that stands in 2 of 40 rows" in said("sign")

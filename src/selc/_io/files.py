@@ -258,7 +258,8 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def in_short(error: BaseException) -> str:
     """What another library says of a file, for a sentence of ours: one line, nothing that a terminal would obey."""
-    text = " ".join((str(error) or type(error).__name__).split())
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    text = " ".join((said or type(error).__name__).split())
     shown = "".join(letter if letter.isprintable() else "?" for letter in text)
     return (shown if len(shown) <= 200 else shown[:199] + "…").rstrip(".: ")
 

@@ -7,7 +7,7 @@ import shutil
 import textwrap
 from typing import IO
 
-_SENTENCE = re.compile(r"(?<=[.?!:]) (?=[A-Z(])")
+_SENTENCE = re.compile(r"(?<=[.?!]) (?=[A-Z(])|(?<=:) (?=\()")
 
 
 def folded(text: str, stream: IO[str], sentences: bool = False) -> str:

@@ -286,9 +286,10 @@ def plan_text(outlook: Outlook, machine: Machine) -> list[str]:
     ]
     if not outlook.todo:
         return lines + reasons
+    counted = len(outlook.todo) - known - unknown
+    how = f"{known:,} as others of the kind took, {counted:,} estimated" if known else "estimated, none timed yet"
     lines += [
-        f"about {duration(seconds)} of one {unit}, {duration(seconds / slots)} with {slots} at a time "
-        f"({known} by finished trainings of the same kind, {len(outlook.todo) - known - unknown} counted)",
+        f"about {duration(seconds)} of one {unit}, {duration(seconds / slots)} with {slots} at a time ({how})",
         f"memory: about {max(memory, default=0) / 1024:.1f} GB for the largest, {sum(memory) / 1024:.1f} GB together",
     ]
     if unknown:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from selc._io.terminal import folded
 from selc.cli.common import DataRoot, DataRootBefore, speaking
 from selc.errors import ConfigError, unknown
 
@@ -136,7 +137,7 @@ def _fill(cells: list[Cell], machine: Machine, places: Places, dry_run: bool, ag
 
     outlook = look(cells, places, again=again, device="gpu" if machine.gpus else "cpu")
     for line in plan_text(outlook, machine):
-        print(line)
+        print(folded(line, sys.stdout))
     if dry_run or not (outlook.todo or left_over(places)):
         return 0
     try:

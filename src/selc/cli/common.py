@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -51,7 +52,7 @@ def speaking() -> Iterator[None]:
 @contextmanager
 def resumable(folder: Path) -> Iterator[None]:
     """Ctrl-C and SIGTERM lose at most the epoch that is running; say how to go on."""
-    how = f"Go on with: selc resume {folder}"
+    how = f"Go on with: selc resume {quote(str(folder))}"
     try:
         with stoppable(f"Stopped at once; the last checkpoint is whole. {how}"):
             yield
@@ -77,23 +78,35 @@ def data_of(data: str, settings: dict[str, Any], options: dict[str, Any]) -> dic
     """The section of the data: a dataset by name, or what lies at a path; options that were given are on top."""
     from selc.data import DATASETS
     from selc.data.sources.recognise import choice_for, no_such_data
-    from selc.registry import keyword_options
 
     given = {key: value for key, value in options.items() if value is not None}
     before = settings.get("data", {})
     if data in DATASETS:
-        known = keyword_options(DATASETS[data])
-        for key in given:
-            if key not in known:
-                flag = "--data-root" if key == "root" else "--" + key.replace("_", "-")
-                raise ConfigError(f"{flag} is not supported by the dataset {data!r}; got it. Leave it out.")
+        _check_known(given, data, f"the dataset {data!r}")
         kept = before if isinstance(before, dict) and before.get("name") == data else {}
         return {**kept, "name": data, **given}
     path = Path(data).expanduser()
     if path.exists() or len(path.parts) > 1 or path.suffix:
         given.pop("root", None)
-        return choice_for(data, **given)
+        section = choice_for(data, **given)
+        _check_known(given, section["name"], f"{data}, which is read as the form {section['name']!r}")
+        return section
     raise no_such_data(data, DATASETS)
+
+
+FLAGS = {"root": "--data-root", "text_model": "--weights"}  # of options that have another name in a configuration
+
+
+def _check_known(given: dict[str, Any], name: str, what: str) -> None:
+    """Refuse an option that data of this name do not have."""
+    from selc.data import DATASETS
+    from selc.registry import keyword_options
+
+    known = keyword_options(DATASETS[name])
+    for key, value in given.items():
+        if key not in known:
+            flag = FLAGS.get(key, "--" + key.replace("_", "-"))
+            raise ConfigError(f"{flag} is not supported by {what}; got {value!r}. Leave it out.")
 
 
 def data_of_file(settings: dict[str, Any], options: dict[str, Any]) -> tuple[dict[str, Any], str]:

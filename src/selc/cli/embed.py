@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from shlex import quote
 from types import TracebackType
 from typing import Annotated, Any
 
@@ -66,7 +67,7 @@ def embed(
         from selc.encoders.embed_file import finished
         from selc.runs import Config
         from selc.runs.job import load
-        from selc.screen import reading
+        from selc.screen import reading, show_notes
 
         own = {
             "root": root or root_before,
@@ -90,8 +91,7 @@ def embed(
         ENCODERS[name]
         with reading():
             bundle = unlabelled_images(path=data, skip_bad=bool(skip_bad)) if config is None else load(config)
-        for note in bundle.notes:
-            print(f"note: {note}", file=sys.stderr)
+        show_notes(bundle.notes)
         began = time.perf_counter()
         try:
             with Bar() as bar:
@@ -115,7 +115,8 @@ def embed(
             raise typer.Exit(130) from None
         seconds = time.perf_counter() - began
         print(f"{made.rows:,} images, {made.dims} features each, {seconds:.0f} s -> {path}")
-        print(f"train on them: selc train {path}" if bundle.classes else f"predict them: selc predict RUN {path}")
+        place = quote(str(path))
+        print(f"train on them: selc train {place}" if bundle.classes else f"predict them: selc predict RUN {place}")
 
 
 class Bar:

@@ -76,7 +76,7 @@ def list_(
         }
         registry = registries[Kind(kind)]
         if name is not None and name not in [*registry]:
-            raise unknown(f"the name of one of the {kind}", name, registry)
+            raise unknown("NAME", name, registry)
         table = Table(box=None, pad_edge=False, show_header=name is None and kind in (Kind.METHODS, Kind.ENCODERS))
         table.add_column("name", style="bold", no_wrap=True)
         table.add_column("what it is")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -91,4 +92,5 @@ def _make(settings: dict[str, Any], out: Path | None, overwrite: bool) -> None:
         about["teacher"] = {"net": config.net.model_dump(mode="json"), "train": config.train.model_dump(mode="json")}
     write_labels(path, drawn, bundle.labels, about)
     print(f"{drawn.rate:.2%} of {len(drawn.labels):,} labels changed, sha256 {drawn.digest[:16]}..., written to {path}")
-    print(f"Train on them: selc train {config.data.name} --noise file --set noise.path={path}")
+    where = quote(f"noise.path={path}")
+    print(f"Train on them: selc train {config.data.name} --noise file --set {where}")

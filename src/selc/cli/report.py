@@ -29,19 +29,23 @@ def report(
 ) -> None:
     """Write one page about a run that needs no network and no server: report.html."""
     with speaking():
+        from selc.data.sources.recognise import existing
         from selc.report.page import write_report
         from selc.runs import RunFolder
-        from selc.screen import reading
+        from selc.screen import reading, show_notes
 
         folder = RunFolder.open(run)
+        if data is not None:
+            existing(data, "--data")
         with reading():
             path, shown = write_report(folder, out, samples=samples, data=data)
         if not folder.finished:
-            print(f"note: {run} is not finished; the report shows what is known so far.", file=sys.stderr)
-        if shown.remark:
-            print(f"note: {shown.remark}", file=sys.stderr)
+            show_notes([f"{run} is not finished; the report shows what is known so far."])
+        show_notes([shown.remark] if shown.remark else [])
         size, place = path.stat().st_size, quote(str(run))
         what = ("selc review " + place, "say which labels are right, in the browser")
+        if not folder.finished:
+            what = ("selc resume " + place, "go on with the training, if it was interrupted")
         if json_:
             as_json({"report": str(path), "bytes": size, "samples": len(shown.cards), "next": [what[0]]})
         elif quiet:

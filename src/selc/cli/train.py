@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from selc._io.terminal import folded
 from selc.cli.common import (
     DATA,
     DataRoot,
@@ -317,6 +318,8 @@ def train(
         from selc.world import current
 
         world = current()
+        if world.leads and not restarted():
+            _refuse_early(out, settings["data"], labels, verified, track)
         resolved, found, bundle = _data(settings, world.leads, quiet, only_look=dry_run, finetune=finetune)
         name = f"{_short_name(data)}-{resolved.method.name.rpartition(':')[2]}"
         # One process decides: the folder that it makes would be in the way of the others.
@@ -328,7 +331,7 @@ def train(
         else:
             check_outside(folder, resolved.data.name, resolved.data.options)
         if world.leads and not quiet:
-            show_data(found if dry_run else bundle)
+            show_data(found)
             show_config(resolved, folder, data)
         if dry_run:
             if world.leads:
@@ -346,6 +349,26 @@ def train(
                 run = execute(resolved, folder, watching, bundle)
         if world.leads:
             show_run(run, json_, quiet)
+
+
+def _refuse_early(
+    out: Path | None, data: dict[str, Any], labels: str | None, verified: str | None, track: list[str] | None
+) -> None:
+    """What is wrong with other files than the data is said before these are read: an encoder may take minutes."""
+    from selc.callbacks import with_trackers
+    from selc.data.sources.recognise import check_outside
+    from selc.runs import RunFolder
+    from selc.runs.cleaned import cleaned_table
+    from selc.runs.decisions import Decisions
+
+    if out is not None:
+        check_outside(out, str(data["name"]), data)
+        RunFolder(out).check_new()
+    if labels is not None and cleaned_table(Path(labels)) is None:
+        _ = RunFolder.open(labels).summary  # it must be finished
+    if verified is not None:
+        Decisions.read(verified)
+    with_trackers([], track)
 
 
 def _data(
@@ -378,14 +401,14 @@ def _data(
         return Config.resolve({**settings, "net": net, "encoder": {"name": NONE}}, recipe), found, found
     settings = {**settings, "encoder": best.encoder}
     if leads and best.told and not quiet:
-        print(best.told, file=sys.stderr)
+        print(folded(best.told, sys.stderr), file=sys.stderr)
     if best.encoder["name"] == NONE:
         return Config.resolve(settings, found.recipe), found, found
     resolved = Config.resolve(settings, suits(len(found.labels)))
     encoding = encoding_of(found, resolved)
     assert encoding is not None
     if leads and not quiet:
-        print(expectation(encoding, found, resolved), file=sys.stderr)
+        print(folded(expectation(encoding, found, resolved), sys.stderr), file=sys.stderr)
     if only_look:
         return resolved, found, unencoded(found, encoding)
     shown = leads and not quiet
@@ -408,7 +431,8 @@ def resume(
 
         if RunFolder.open(run).finished:
             if current().leads:
-                print(f"{run} is finished already; nothing to do.", file=sys.stderr)
+                if not quiet:
+                    print(f"{run} is finished already; nothing to do.", file=sys.stderr)
                 show_run(RunFolder.open(run), json_, quiet)
             return
         with resumable(run), _watched(quiet, track) as watching:

@@ -41,7 +41,7 @@ def written_groups(cells: Sequence[str], column: str) -> Tensor | None:
     """A column that says what belongs together; each row without a value is a group of its own."""
     named = [cell.strip() for cell in cells]
     if all(is_missing(cell) for cell in named):
-        raise InputError(f"group_column must say what belongs together; got {column!r}, which is empty in every row.")
+        raise InputError(f"--group-column must say what belongs together; got {column!r}, which is empty in every row.")
     return groups_of([f"row {row}" if is_missing(cell) else f"= {cell}" for row, cell in enumerate(named)], len(cells))
 
 
@@ -52,7 +52,7 @@ def written_times(cells: Sequence[str], column: str, where: Where) -> Tensor:
     bad = next((row for row, value in enumerate(values) if not math.isfinite(value)), None)
     if bad is not None:
         raise InputError(
-            f"time_column must hold a number in every row, or in every row a date such as 2024-03-31; got "
+            f"--time-column must hold a number in every row, or in every row a date such as 2024-03-31; got "
             f"{cells[bad].strip()[:40]!r} in column {column!r} {where(bad)}."
         )
     return torch.tensor(values, dtype=torch.float64)

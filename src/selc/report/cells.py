@@ -13,7 +13,7 @@ from torch import Tensor
 from selc.data import Bundle
 from selc.data.preprocess.coding import Coding
 from selc.data.preprocess.features import FeatureInputs
-from selc.report.style import shortened
+from selc.report.style import abridged
 
 EXCERPT = 160  # letters of a cell
 BATCH = 256
@@ -78,4 +78,4 @@ def written(number: float) -> str:
 
 def excerpt(text: str) -> str:
     """The beginning of a text, in one line."""
-    return shortened(" ".join(text.split()), EXCERPT)
+    return abridged(" ".join(text.split()), EXCERPT)

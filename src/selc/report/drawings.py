@@ -108,7 +108,8 @@ def training(run: Snapshot) -> Picture:
     stages = [k + 0.5 for k in range(1, len(line)) if line[k]["stage"] != line[k - 1]["stage"]]
     last = [f"{each.name} {percent(each.points[-1][1])}" for each in lines]
     said = f"Lines over {len(line)} epochs; at the last one: {', '.join(last) or 'nothing was measured'}."
-    return _one(Chart("epoch", SHARE, lines, upright=stages, y_range=(0, 1)), said)
+    over = "epoch" if len(run.trainings) == 1 else "epochs of the stages, one after the other"
+    return _one(Chart(over, SHARE, lines, upright=stages, y_range=(0, 1)), said)
 
 
 def losses(run: Snapshot) -> Picture:

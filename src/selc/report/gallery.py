@@ -17,7 +17,7 @@ from selc.report.cells import cells_at
 from selc.report.cells import written as written_number
 from selc.report.reading import Snapshot
 from selc.report.sentences import worst_to_look_at
-from selc.report.style import shortened
+from selc.report.style import abridged, shortened
 from selc.runs.config import ARRAYS, Choice
 from selc.runs.door import source
 from selc.runs.telling_words import telling_words
@@ -137,7 +137,7 @@ def _illustrated(plain: Gallery, run: Snapshot, bundle: Bundle, rows: Tensor) ->
         crisp = small_enough(images, CRISP)
         return replace(plain, cards=cards, crisp=crisp, remark=remark)
     found = cells_at(bundle, chosen.tolist())
-    free = {name: [shortened(text.strip(), LETTERS) for text in column] for name, column in found.free.items()}
+    free = {name: [abridged(text.strip(), LETTERS) for text in column] for name, column in found.free.items()}
     texts = dict(list({**free, **found.texts}.items())[:COLUMNS])
     if run.verdicts is not None and (words := _words(run, bundle, chosen, rows[torch.tensor(there)])):
         texts = {WORDS: words, **dict(list(texts.items())[: COLUMNS - 1])}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,13 @@ class Snapshot(RunFolder):
         """The epochs that led to the result, in order: those that were stepped back over, and trainings that only
         helped to decide, are left out."""
         return [entry for entry in self.history() if not entry.get("undone") and not entry.get("aside")]
+
+    @cached_property
+    def trainings(self) -> list[int]:
+        """Epochs of each training in the timeline; a stage that goes on in the epoch after another is of the same."""
+        epochs = [entry["epoch"] for entry in self.timeline]
+        begins = [place for place, epoch in enumerate(epochs) if not place or epoch != epochs[place - 1] + 1]
+        return [end - begin for begin, end in pairwise([*begins, len(epochs)])]
 
     @cached_property
     def preparing(self) -> dict[str, Any] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 import torch
 from torch import Tensor
 
@@ -21,6 +23,7 @@ from selc.turning.splits import LEAST
 from selc.types import accuracies
 
 _LETTERS = 60  # of a name of the user's
+_AFRESH = ("selc", "selc+")  # whose second training, if any, is that of a fresh network on what they believe
 _LISTED = "they are marked in label_issues.csv"
 _FROM = f"a class needs at least {LEAST * SPLITS} samples for that"  # to hold some out
 
@@ -33,18 +36,26 @@ def what_happened(run: Snapshot) -> list[str]:
 def _finished(run: Snapshot) -> list[str]:
     found = run.verdicts
     assert found is not None
-    first = (
-        f"This run is finished: a network learnt from {len(run.given):,} samples with labels of {len(run.classes):,} "
-        f"classes for {_epochs(run)} (method {named(run.config.method.name)})."
-    )
     said = [_wrong_labels(run, found), _changes(run, found), _accuracy(run), _to_do(run, found)]
-    return [first_sentence(run), *of_classifier(said)] if run.classifier else [first, *said]
+    if run.classifier:
+        return [first_sentence(run), *of_classifier(said)]
+    return [f"This run is finished: {_trained(run)} (method {named(run.config.method.name)}).", *said]
 
 
-def _epochs(run: Snapshot) -> str:
-    """How long was trained for the result, as the table of epochs has it."""
-    stages = len({entry["stage"] for entry in run.timeline})
-    return f"{len(run.timeline):,} epochs{f' in {stages} stages' if stages > 1 else ''}"
+def _trained(run: Snapshot) -> str:
+    """Who learnt what, and for how long."""
+    lengths, method = run.trainings, run.config.method
+    samples = f"{len(run.given):,} samples with labels of {len(run.classes):,} classes"
+    if len(lengths) == 1:
+        return f"a network learnt from {samples} for {lengths[0]:,} epochs"
+    if len({*lengths}) > 1:
+        return f"a network learnt from {samples} in {len(lengths)} stages of {_and([f'{n:,}' for n in lengths])} epochs"
+    if len(lengths) == 2 and method.name in _AFRESH and method.options.get("start") != "pilot":
+        return (
+            f"two networks learnt from {samples}, one after the other, for {lengths[0]:,} epochs each; the second one, "
+            "which is the result, learnt from the labels as they were believed after the first"
+        )
+    return f"a network learnt from {samples} in {len(lengths)} stages of {lengths[0]:,} epochs each"
 
 
 def _wrong_labels(run: Snapshot, found: Findings) -> str:
@@ -139,7 +150,8 @@ def worst_to_look_at(run: Snapshot, found: Findings) -> int:
 
 def _so_far(run: Snapshot) -> list[str]:
     if run.classifier:
-        return [f"This run is not finished, and a classifier has nothing to show before: selc resume {run.path}."]
+        again = f"selc resume {quote(str(run.path))}"
+        return [f"This run is not finished, and a classifier has nothing to show before: {again}."]
     samples = f"{len(run.given):,} samples with labels of {len(run.classes):,} classes"
     first = f"This run is not finished: {_done(run)}, so what follows is what is known so far."
     second = f"A network is learning from {samples} (method {named(run.config.method.name)})."
@@ -148,7 +160,7 @@ def _so_far(run: Snapshot) -> list[str]:
     if decision is not None:
         third = f"{decision_sentence(decision.as_dict())} How many labels are wrong is worked out at the end."
     fourth = _accuracy(run) if run.timeline else "Nothing has been measured yet."
-    again = f"selc resume {run.path}"
+    again = f"selc resume {quote(str(run.path))}"
     if run.config.data.name == ARRAYS:
         again = "selc.fit with the same arguments and resume=True"
     fifth = f"No label has been replaced yet; if the run was interrupted, go on with {again}, and nothing is lost."

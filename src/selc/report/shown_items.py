@@ -15,7 +15,7 @@ from selc._io.paths import is_image
 from selc.data.image_cache.worker import readable_formats
 from selc.errors import InputError
 from selc.report.gallery import thumbnail
-from selc.report.style import shortened
+from selc.report.style import abridged
 
 CELLS = 12  # of a sample
 LETTERS = 4_000  # of a text
@@ -57,7 +57,7 @@ def _view(item: Any, row: int) -> View:
         shown = next((value for value in item.values() if _is_picture(value)), None)
         if shown is not None:
             return _view(shown, row)
-        cells = [(str(name), shortened(str(value), LETTERS)) for name, value in item.items()]
+        cells = [(str(name), abridged(str(value), LETTERS)) for name, value in item.items()]
         return View(cells=tuple(cells[:CELLS]))
     if isinstance(item, os.PathLike) or (isinstance(item, str) and is_image(item)):
         return View(_of_file(Path(item), row))
@@ -65,7 +65,7 @@ def _view(item: Any, row: int) -> View:
         return View(_of_pil(item))
     if isinstance(item, Tensor | np.ndarray | np.generic):
         return _of_array(torch.as_tensor(item), row)
-    return View(cells=((TEXT, shortened(str(item), LETTERS)),))
+    return View(cells=((TEXT, abridged(str(item), LETTERS)),))
 
 
 def _is_picture(value: Any) -> bool:

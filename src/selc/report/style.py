@@ -64,6 +64,23 @@ def shortened(name: str, length: int) -> str:
     return f"{name[: length - 1 - end]}…{name[len(name) - end :]}"
 
 
+def abridged(text: str, length: int) -> str:
+    """A text of at most ``length`` letters: what is too long loses its middle, between two words where there are some.
+
+    >>> abridged("the leads shine and the music stays with you", 34)
+    'the leads shine … stays with you'
+    """
+    if len(text) <= length:
+        return text
+    end = (length - 3) // 2
+    head, tail = text[: length - 3 - end], text[len(text) - end :]
+    if not text[len(head)].isspace():  # a word that would be cut goes
+        head = re.sub(r"\s+\S*\Z", "", head)
+    if not text[-end - 1].isspace():
+        tail = re.sub(r"\A\S*\s+", "", tail)
+    return f"{head.rstrip()} … {tail.lstrip()}"
+
+
 def printable(text: str) -> str:
     """Letters that control a screen, and are not allowed in a page, become boxes."""
     return re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", "\N{REPLACEMENT CHARACTER}", text)

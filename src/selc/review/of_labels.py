@@ -15,7 +15,7 @@ from selc.report.class_tables import classes_table, pairs_table
 from selc.report.gallery import Card
 from selc.report.page import templates
 from selc.report.shown_items import TEXT, check_items, views
-from selc.report.style import shortened
+from selc.report.style import abridged, shortened
 from selc.review.order_of_work import most_valuable
 from selc.review.review_page import page, sample
 from selc.runs.decisions import FORMAT, check_unique, fingerprint_of
@@ -55,7 +55,7 @@ def write_report_on(
             confidence=float(found.confidence[row]),
             action=ACTIONS[int(found.action[row])],
             picture=view.picture,
-            texts=tuple(shortened(dict(view.cells).get(name, ""), _LETTERS) for name in columns),
+            texts=tuple(abridged(dict(view.cells).get(name, ""), _LETTERS) for name in columns),
         )
         for row, view in zip(rows, seen, strict=True)
     ]

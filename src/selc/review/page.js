@@ -8,6 +8,7 @@
   const get = (id) => document.getElementById(id);
   const RESERVED = "ksduojngv"; // letters that mean something else, or may one day
   const PAGE = 24; // samples of a grid
+  const LETTERS = 220; // of a text in the grid
   const STEPS = 500; // that can be taken back after a reload
   const ENOUGH = 10; // verdicts from which on a share is told
   const TIRED = 20; // labels in a row that were right: going on finds little
@@ -333,6 +334,9 @@
     get("measured").hidden = !said.length;
   }
 
+  // As much of a text as a card has room for, in whole words.
+  const beginning = (text) => (text.length <= LETTERS ? text : `${text.slice(0, LETTERS).replace(/\s+\S*$/, "")} …`);
+
   const pictureOf = (sample) => data.pictures[sample.key] ?? sample.link;
 
   function card(sample) {
@@ -353,7 +357,7 @@
       const cells = data.tables[sample.key] ?? [];
       const text = texts.length ? texts.map(([name, value], k) => (k ? `${name}: ${value}` : value)).join("\n")
         : cells.slice(0, 5).map(([name, value]) => `${name} ${value}`).join("\n") || sample.id;
-      button.append(make("span", text.slice(0, 220), "text what"));
+      button.append(make("span", beginning(text), "text what"));
     }
     const given = make("span", "given ", "what given");
     given.append(make("bdi", sample.given));
@@ -380,7 +384,7 @@
 
   function tellChosen() {
     const open = onPage().filter((sample) => !decided.has(sample.id)).length;
-    get("chosen").textContent = selected.size ? `${selected.size} chosen` : `none chosen: all ${open} open ones`;
+    get("chosen").textContent = selected.size ? `${selected.size} chosen` : `none chosen: the buttons judge all ${open} that are open`;
   }
 
   function renderGrid() {

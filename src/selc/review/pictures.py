@@ -15,7 +15,7 @@ from torch import Tensor
 
 from selc.data import Bundle, ImageInputs
 from selc.report.cells import cells_at, written
-from selc.report.style import shortened
+from selc.report.style import abridged
 from selc.runs.folder import RunFolder
 
 LARGE, SMALL = 224, 72  # pixels a side, at most: of a sample under review, of a look-alike
@@ -97,7 +97,7 @@ def cells(bundle: Bundle, groups: Sequence[Sequence[int]]) -> list[list[list[tup
 def free_texts(bundle: Bundle, rows: Sequence[int], letters: int) -> list[list[tuple[str, str]]]:
     """The columns of free text of each row, with their names."""
     found = cells_at(bundle, rows).free if rows else {}
-    return [[(name, shortened(column[k].strip(), letters)) for name, column in found.items()] for k in range(len(rows))]
+    return [[(name, abridged(column[k].strip(), letters)) for name, column in found.items()] for k in range(len(rows))]
 
 
 def _url(image: Tensor, largest: int) -> str:

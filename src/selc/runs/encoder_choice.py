@@ -71,11 +71,12 @@ def expectation(encoding: Encoding, found: Bundle, config: Config) -> str:
     one = steps * _seconds_per_step(encoding.encoder.dims, len(found.classes), plan.batch_size, plan.threads)
     decides = config.method.name == "selc" and config.method.options.get("start") == AUTO
     training = one * (_trainings(rows, one, found.val is not None) if decides else 1)
-    known = f", {images - missing:,} of which are known" if missing < images else ""
+    known = f", {images - missing:,} of which are known" if 0 < missing < images else ""
+    make = f"about {_time(seconds)} to make them" if missing else "they are known from before"
     return (
-        f"training on features of {images:,} images{known}, by the encoder {encoding.encoder.name}: about "
-        f"{_time(seconds)} to make them, about {_time(training)} to train. From scratch: --net resnet18; another "
-        "encoder: --encoder NAME (selc list encoders)."
+        f"training on features of {images:,} images{known}, by the encoder {encoding.encoder.name}: {make}, about "
+        f"{_time(training)} to train. From scratch: --net resnet18; another encoder: --encoder NAME (selc list "
+        "encoders)."
     )
 
 

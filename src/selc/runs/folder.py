@@ -30,6 +30,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
+from shlex import quote
 from typing import Any, Literal
 
 import numpy as np
@@ -157,10 +158,12 @@ class RunFolder:
     def check_new(self) -> None:
         """Refuse a place for a new run that holds something."""
         if self.path.exists() and (not self.path.is_dir() or {p.name for p in self.path.iterdir()} - PRELIMINARY):
-            raise RunFolderError(
-                f"--out must be a new or an empty folder; got {self.path}, which holds something already. "
-                f"Go on with `selc resume {self.path}`, or choose another folder."
-            )
+            there = "which is a file" if self.path.is_file() else "which holds something already"
+            then = "Choose another folder."
+            if (self.path / "config.toml").is_file():
+                there = "which holds a run already"
+                then = f"Go on with `selc resume {quote(str(self.path))}`, or choose another folder."
+            raise RunFolderError(f"--out must be a new or an empty folder; got {self.path}, {there}. {then}")
 
     @property
     def config(self) -> Config:
@@ -362,7 +365,7 @@ class RunFolder:
     def _check_finished(self) -> None:
         if not self.finished:
             raise RunFolderError(
-                f"{self.path} must be a finished run; got one that is not. Run `selc resume {self.path}`."
+                f"{self.path} must be a finished run; got one that is not. Run `selc resume {quote(str(self.path))}`."
             )
 
     @cached_property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
+from shlex import quote
 from typing import NamedTuple
 
 import torch
@@ -62,7 +63,7 @@ def _check_same_rows(run: RunFolder, bundle: Bundle) -> None:
         raise InputError(
             f"samples without names are known by their place, so --labels must be a run on the very same data, with "
             f"the same test set; got {run.path}, whose data were others or in another order. Give the samples ids "
-            f"(--id-column), or the table that `selc apply {run.path} --out cleaned.csv` writes."
+            f"(--id-column), or the table that `selc apply {quote(str(run.path))} --out cleaned.csv` writes."
         )
 
 

@@ -188,7 +188,7 @@ class AnnotatedTable:
         known = columns.id or known_column(table, IDS) or image_column(table, columns.path)
         if known is None:
             raise InputError(
-                f"rows of several annotators need a column that names the sample, as id_column (--id-column); got "
+                f"rows of several annotators need a column that names the sample, as --id-column; got "
                 f"{listed(table.names)} in {table.name}. If each annotator has a column, name all of these."
             )
         key = existing_column(table, known, "id_column")

@@ -85,6 +85,12 @@ def listings(path: str, test: str, val: str, kind: Files) -> Parts:
 def _listed(root: Path, given: dict[str, Path], kind: Files) -> Parts:
     if not root.is_dir():
         raise InputError(f"path must be a folder with a sub-folder of {kind.noun} per class; got the file {root}.")
+    for name, place in given.items():
+        if not place.is_dir():
+            raise InputError(
+                f"--{name} must be of the form of the data, a folder with a sub-folder of {kind.noun} per class; got "
+                f"the file {place}."
+            )
     parts = _parts(root)
     train = list_folder(parts.pop("train", root), "the data", kind)
     notes = []

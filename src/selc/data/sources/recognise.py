@@ -53,8 +53,9 @@ def existing(path: str, option: str) -> Path:
         )
     place = Path(os.path.abspath(Path(path).expanduser()))
     if not os.path.exists(place):  # unlike its namesake, it raises nothing
+        flag = f"--{option}" if option in ("test", "val") else option
         raise InputError(
-            f"{option} must be a path that exists; got {path!r}: no such file or folder at {place}.{near_by(place)}"
+            f"{flag} must be a path that exists; got {path!r}: no such file or folder at {place}.{near_by(place)}"
         )
     return place
 

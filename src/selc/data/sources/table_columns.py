@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import NamedTuple, Protocol
 
 from selc._io.paths import is_image
@@ -14,6 +15,8 @@ from selc.errors import InputError
 LABELS = ("label", "labels", "class", "target", "y")
 PATHS = ("path", "file", "filename", "file_name", "filepath", "image", "image_path", "img")
 LISTED = 40  # columns that a sentence names
+# Options that the command has as flags, too; others are settings of the data.
+FLAGS = ("label_column", "id_column", "group_column", "time_column", "text_column", "annotator_column")
 IDS = ("id", "sample_id", "", "unnamed: 0", "__index_level_0__")  # the last three: how pandas writes its index
 
 
@@ -51,8 +54,12 @@ def listed(names: Sequence[str]) -> str:
 
 def existing_column(table: Table, name: str, option: str) -> str:
     if name not in table.names:
+        flag = f"--{option.replace('_', '-')}" if option in FLAGS else option
+        by_lower = {each.lower(): each for each in table.names}
+        near = get_close_matches(name.lower(), by_lower, n=1)
+        hint = f" Did you mean {by_lower[near[0]]!r}?" if near else ""
         raise InputError(
-            f"{option} must be a column of {table.name}; got {name!r}, and there are {listed(table.names)}."
+            f"{flag} must be a column of {table.name}; got {name!r}, and there are {listed(table.names)}.{hint}"
         )
     return name
 
@@ -79,7 +86,7 @@ def label_column(table: Table, given: str) -> str:
         hint = on_missing_label(table.load(texts, [])[0], table.where, IDS)
         raise InputError(
             f"the column of the labels must be called {', '.join(LABELS[:-1])} or {LABELS[-1]}, or be given as "
-            f"label_column (--label-column); got {listed(table.names)} in {table.name}. {hint}".strip()
+            f"--label-column; got {listed(table.names)} in {table.name}. {hint}".strip()
         )
     return found
 
@@ -111,7 +118,7 @@ def repeating(table: Table, column: str) -> InputError:
     values, first = table.load([column], [])[0][column], dict[str, int]()
     second = next(row for row, value in enumerate(values) if first.setdefault(value, row) != row)
     return InputError(
-        f"id_column must tell samples apart; got {column!r} of {table.name}, where {values[second][:60]!r} stands "
+        f"--id-column must tell samples apart; got {column!r} of {table.name}, where {values[second][:60]!r} stands "
         f"{table.where(first[values[second]])} and again {table.where(second)}. Give each sample a value of its own, "
         f"or call samples by their rows: leave the option out, and the column too ({dropping([column])})."
     )

@@ -124,7 +124,7 @@ def feature_bundle(train: Table, others: Mapping[str, Table], label: str, column
         raise InputError(f"{train.name} must have columns of features beside {label!r}; got {listed(train.names)}.")
     for name in columns.text:
         if existing_column(train, name, "text_column") not in features:
-            raise InputError(f"text_column must be a column of features; got {name!r}, which has another use.")
+            raise InputError(f"--text-column must be a column of features; got {name!r}, which has another use.")
     rows = _features(train, "the data", label, features, columns._replace(id=ids or ""))
     encoder = chosen_encoder(columns.text_model) if any(c.dtype.kind == "O" for c in rows.items.values()) else None
     notes = []
