@@ -390,7 +390,7 @@ def _data(
         return resolved, found, unencoded(found, encoding)
     shown = leads and not quiet
     with Bar() if shown else nullcontext() as bar, reporting(bar.show) if bar is not None else nullcontext():
-        return resolved, found, current().in_turn(lambda: encode(found, encoding))
+        return resolved, found, encode(found, encoding)
 
 
 def resume(

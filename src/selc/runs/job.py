@@ -41,7 +41,7 @@ from selc.world import current
 
 def load(config: Config) -> Bundle:
     """The data of a configuration. Of several processes one reads first, and writes what the others find prepared."""
-    return current().in_turn(lambda: prepared(source(config), config))
+    return prepared(current().in_turn(lambda: source(config)), config)
 
 
 def execute(
