@@ -30,7 +30,7 @@ from selc.world import ALONE, World, current
 T = TypeVar("T")
 log = logging.getLogger("selc")
 Report = Callable[[int, int], None]  # (rows done, rows in all)
-BLOCK = 256  # rows that are kept at a time: the most that an interruption loses, seconds of work on a CPU
+BLOCK = 256  # rows that are kept at a time: the most that a process loses that is killed, seconds of work on a CPU
 READ = 256  # rows that are read at a time to know them again
 
 
@@ -139,15 +139,17 @@ class Encoding:
         done += len(rows) - len(missing)
         tell(done, total)
         for block in _pieces(batches, max(1, BLOCK // self.encoder.batch)):
-            parts = []
-            for x in self.reader.raw(inputs, [rows[torch.tensor(places)] for places in block]):
-                parts.append(self.encoder.features(self.reader.prepare(x.to(self.encoder.device))))
-                seen += len(x)
-                tell(done + seen * len(missing) // mine, total)
-            features = _half(np.concatenate(parts), self.encoder.name)
             places = [place for batch in block for place in batch]
-            made |= dict(zip(places, features, strict=True))
-            cache.keep([keys[place] for place in places], features)
+            fresh: list[Array] = []
+            try:
+                for x in self.reader.raw(inputs, [rows[torch.tensor(batch)] for batch in block]):
+                    features = self.encoder.features(self.reader.prepare(x.to(self.encoder.device)))
+                    fresh += list(_half(features, self.encoder.name))
+                    seen += len(x)
+                    tell(done + seen * len(missing) // mine, total)
+            finally:  # also what was made before a person broke it off
+                cache.keep([keys[place] for place in places[: len(fresh)]], np.array(fresh))
+            made |= dict(zip(places, fresh, strict=True))
         result = np.zeros((len(rows), self.encoder.dims), dtype=np.float16)
         for place, row in made.items():
             result[place] = row
