@@ -113,7 +113,7 @@ def frame(place: Path) -> Data:
     found["colour"] = [("red", "blue", "green")[k % 3] for k in range(len(found))]
     found.loc[11, "q"] = np.nan
     found.to_csv(place / "frame.csv", index=False)
-    words: tuple[str, ...] = ("'colour' is text", "'q' is empty in 1 cells", "'code' has one and the same label")
+    words: tuple[str, ...] = ("'colour' is text", "'q' is empty in 1 cell:", "'code' has one and the same label")
     words += (
         "'row' has whole numbers",
         "1 class has one sample only ('Ant')",

@@ -52,7 +52,8 @@ def _notes(coding: Coding, cells: Cells) -> list[str]:
         notes.append(f"{_columns(texts)} text: each value that repeats often enough is a feature")
     if flagged := [column.name for column in coding.numbers if column.flag]:
         count = sum(int(np.isnan(np.asarray(cells[name], dtype=np.float64)).sum()) for name in flagged)
-        notes.append(f"{_columns(flagged)} empty in {count} cells: the median stands there, and a feature says so")
+        holes = "1 cell" if count == 1 else f"{count} cells"
+        notes.append(f"{_columns(flagged)} empty in {holes}: the median stands there, and a feature says so")
     return notes
 
 
