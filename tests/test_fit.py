@@ -250,6 +250,7 @@ def test_a_frame_that_cannot_be_used_gets_its_sentence(more: dict[str, Any], lab
         quick(frame_of(blobs()[0], **more), labels)
 
 
+@pytest.mark.filterwarnings("ignore:column")  # what is made of them is a note
 def test_a_frame_with_text_and_gaps_is_coded_as_the_same_table_is(tmp_path: Path) -> None:
     from selc.data.preprocess.features import FeatureInputs
     from selc.data.sources.recognise import choice_for

@@ -194,6 +194,16 @@ def test_precision_is_fp32_on_a_cpu_unless_asked_for() -> None:
     assert Plan(precision="bf16").autocast_dtype(cpu) == torch.bfloat16
 
 
+@pytest.mark.parametrize("has", [True, False])
+def test_on_a_gpu_precision_is_bf16_where_the_device_has_it(monkeypatch: pytest.MonkeyPatch, has: bool) -> None:
+    """What is decided for a GPU, without one: the training itself is in test_gpu.py."""
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: has)
+    gpu = torch.device("cuda")
+    assert Plan().autocast_dtype(gpu) == (torch.bfloat16 if has else None)
+    assert Plan(precision="fp32").autocast_dtype(gpu) is None
+    assert Plan(precision="bf16").autocast_dtype(gpu) == torch.bfloat16
+
+
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_the_state_of_an_optimizer_comes_back_in_the_layout_of_its_weights(layout: torch.memory_format) -> None:
     """A file holds numbers in the order of their indices; a fused step reads memory: both must mean the same weight."""

@@ -17,13 +17,17 @@ from torch import nn
 
 from selc.analysis import LabelAnalysis, analyse
 from selc.analysis.words import WHY
-from selc.callbacks import Callback, EpochRecord
+from selc.callbacks import Callback, Callbacks, EpochRecord
 from selc.classifiers import Fit, Rows, create, is_classifier_name, judge_labels, prepared
 from selc.classifiers.folds import probabilities as class_probabilities
+from selc.data import Bundle
 from selc.data.dealing import groups_of, verified_rows
 from selc.data.preprocess.coding import learnt_features
 from selc.data.preprocess.features import FeatureInputs, Features, Numbers, Scale
-from selc.data.sources.frames import cells_of, is_frame, is_texts, new_cells
+from selc.data.preprocess.labels import notes_on
+from selc.data.sources.feature_table import notes_on_table
+from selc.data.sources.frames import cells_of, is_frame, is_texts, named_cells, new_cells
+from selc.data.sources.objects import object_bundle
 from selc.data.sources.recognise import suits
 from selc.errors import ConfigError, InputError
 from selc.methods import Method
@@ -32,6 +36,7 @@ from selc.nets import create as create_net
 from selc.nets.own import try_out
 from selc.runs.config import resolve_plan
 from selc.runs.predict import probabilities
+from selc.runs.remarks import remarked
 from selc.training import Trainer
 from selc.training.metrics import chosen, measured, rows_of, usual, wanted
 from selc.types import Labels, TrainSet
@@ -112,6 +117,9 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         One dictionary per epoch; empty without a network.
     module_ : nn.Module or classifier
         The trained network, or the fitted classifier, whose classes are numbered.
+    remarks_ : dict
+        What was noticed about the rows: sentences under ``notes``, and what they are about. They are also warnings,
+        or printed if ``verbose``.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
@@ -186,9 +194,10 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             raise InputError(f"y must name at least two classes; got 1 class, {self.classes_[0]!r}.")
         count, rows = len(self.classes_), len(given)
         labels = torch.from_numpy(given.astype(np.int64))
-        kin, checked = groups_of(groups, rows), verified_rows(verified, rows)
+        kin, checked, ids = groups_of(groups, rows), verified_rows(verified, rows), _ids(sample_ids, rows)
         if not self.raw_:
             self.shape_ = tuple(x.x.shape[1:])
+        self.remarks_ = self._remarked(X, x, labels, ids)
         if classifier is None:
             data = TrainSet(x, Labels(labels, count), verified=checked, groups=kin)
             found = self._trained(data, labels)
@@ -201,8 +210,32 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         self.noise_rate_interval_ = (np.nan, np.nan) if rate is None else (rate.low, rate.high)
         self.why_unchanged_ = None if found.why_unchanged is None else WHY[found.why_unchanged]
         self.transition_matrix_ = found.transition_matrix.double().numpy()
-        self.label_issues_ = found.findings.columns(_ids(sample_ids, len(labels)), self.classes_)
+        self.label_issues_ = found.findings.columns(ids, self.classes_)
         return self
+
+    def _remarked(self, X: Any, x: Any, labels: torch.Tensor, ids: Array) -> dict[str, Any]:  # noqa: N803
+        """What `selc.fit` notices about the same rows; of what only a pipeline can read, nothing."""
+        names = tuple(map(str, self.classes_.tolist()))
+        try:
+            if self.raw_:
+                seen = object_bundle(X, [names[label] for label in labels.tolist()], {}, "tf-idf")
+            else:
+                cells = named_cells(X)
+                notes = [] if cells is None else notes_on_table(self.how_.coding, cells, labels)
+                notes += notes_on(labels, names)
+                seen = Bundle(self._scaled(x), labels, names, self.shape_, notes=notes)
+        except InputError:
+            return {}
+        told = Callbacks([_Printed()] if self.verbose else [])
+        return remarked(replace(seen, ids=list(map(str, ids.tolist()))), told, arrays=True)
+
+    def _scaled(self, x: FeatureInputs) -> FeatureInputs:
+        """Rows as they are told apart, whether or not the network gets them scaled."""
+        if self.standardize or x.x.dim() != 2:
+            return x
+        numbers = x.x.double().numpy()
+        measured = None if self.how_.coding is None else self.how_.coding.measured
+        return FeatureInputs(Scale.of(numbers, measured).apply(numbers), self.how_)
 
     def _trained(self, data: TrainSet, labels: torch.Tensor) -> LabelAnalysis:
         """By a network."""
@@ -422,7 +455,11 @@ def _unheard(text: str) -> None:
 
 
 class _Printed(Callback):
-    """A line per epoch."""
+    """A line per epoch, and what should be known."""
+
+    def on_notice(self, text: str) -> bool:
+        print(f"note: {text}")
+        return True
 
     def on_epoch_saved(self, record: EpochRecord) -> None:
         entry = record.entry

@@ -232,6 +232,8 @@ class Outcome:
         The columns of ``label_issues.csv``; ``pandas.DataFrame(outcome.label_issues_)`` is the table.
     classes : tuple of str
         Names of the classes, where the labels had names.
+    remarks : dict
+        What was noticed about the data: sentences under ``notes``, and what they are about; as in ``data.json``.
 
     Examples
     --------
@@ -259,6 +261,7 @@ class Outcome:
     classes: tuple[str, ...] = ()  # names of the classes, where the labels had names
     named: bool = False  # whether the labels were given by name
     label_issues_: dict[str, Any] = field(default_factory=dict)  # columns [N] of the findings, where they were made
+    remarks: dict[str, Any] = field(default_factory=dict)  # what was noticed about the data
 
     @property
     def corrected_names(self) -> Any:

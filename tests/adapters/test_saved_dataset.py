@@ -137,3 +137,19 @@ def test_a_dataset_in_python_comes_back_the_same_way(sure: list[int], tmp_path: 
     assert both["train"].to_dict() == after.to_dict()
     with pytest.raises(ConfigError, match="human_only needs decisions"):
         cleaned(before, tmp_path / "run", human_only=True)
+
+
+def test_in_python_a_run_of_the_command_knows_its_columns(sure: list[int], tmp_path: Path) -> None:
+    from datasets import load_from_disk
+
+    from selc.integrations.datasets import cleaned
+
+    before = dataset("classes").rename_column("label", "kind")
+    before = before.add_column("who", [f"row {k}" for k in range(len(before))])
+    before.save_to_disk(tmp_path / "mine")
+    data = {"name": "hub", "path": str(tmp_path / "mine"), "label_column": "kind", "id_column": "who"}
+    run = execute(Config.resolve({"data": data, **QUICK}), tmp_path / "run")
+    applied(run.path, tmp_path / "out")
+    after = cleaned(before, run)
+    assert [k for k in range(len(before)) if after[k]["kind"] != before[k]["kind"]] == sure
+    assert after.to_dict() == load_from_disk(tmp_path / "out" / "mine").to_dict()

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from selc.cli import app
 from selc.data.preprocess.preprocessor import Transform
 from selc.data.preprocess.text_column import TextColumn
 from selc.data.sources.image_folder import folder as load
@@ -43,10 +45,12 @@ def test_a_changed_folder_embeds_only_what_is_new(encoder: str, cache: Path, pho
     assert len(second) == 37
 
 
+@pytest.mark.parametrize("block", [8, 256])
 def test_what_an_interrupted_call_had_done_is_kept(
-    encoder: str, cache: Path, photographs: Path, monkeypatch: pytest.MonkeyPatch
+    encoder: str, cache: Path, photographs: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
-    monkeypatch.setattr(images, "BLOCK", 8)
+    """After a block, and within one."""
+    monkeypatch.setattr(images, "BLOCK", block)
     whole = features(photographs, encoder, None)
     forward = Means.forward
 
@@ -112,3 +116,16 @@ def test_every_set_of_a_source_becomes_features(encoder: str, cache: Path, photo
     assert torch.equal(train, test)
     assert rows.pictures is not None
     assert rows.pictures([0], 30)[0].shape == (3, 20, 30)
+
+
+def test_a_training_that_is_broken_off_while_it_embeds_says_how_to_go_on(
+    encoder: str, cache: Path, photographs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stops(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Encoding, "features", stops)
+    result = CliRunner().invoke(app, ["train", str(photographs), "--out", str(tmp_path / "run")])
+    assert result.exit_code == 130
+    assert "Interrupted; what was done is kept. Go on with the same command." in result.output
+    assert not (tmp_path / "run").exists()

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from selc.cli import app
 from selc.data import ImageInputs
 from selc.encoders import ENCODERS, choice_of
-from selc.encoders.finetuned import RATE, finetuned, finetuning
+from selc.encoders.finetuned import RATE, Seen, finetuned, finetuning
 from selc.errors import ConfigError
 from selc.nets import NETS
 from selc.runs import RunFolder
@@ -21,23 +23,16 @@ from selc.runs.job import load
 from selc.runs.predict import predict
 from selc.training import Plan
 from selc.training.plan import groups
-from tests.encoders.test_directory import W, vit
+from tests.encoders.tiny_vit import write_vit
 from tests.own_data.miniature import COLOURS, folder
+from tests.parallel.test_torchrun import ENVIRONMENT, launched
 
 QUICK = ("--epochs", "4", "--lr", "0.2", "--batch-size", "9")
 
 
 @pytest.fixture
 def tiny(tmp_path: Path) -> Path:
-    """A random ViT of 16 pixels in Hugging Face's format."""
-    place = tmp_path / "vit"
-    place.mkdir()
-    generator = torch.Generator().manual_seed(0)
-    save_file({k: 0.2 * torch.randn(*s, generator=generator) for k, s in vit().items()}, place / "model.safetensors")
-    about = {"model_type": "vit", "hidden_size": W, "num_hidden_layers": 2, "num_attention_heads": 2}
-    about |= {"intermediate_size": 12, "patch_size": 8, "image_size": 16}
-    (place / "config.json").write_text(json.dumps(about))
-    return place
+    return write_vit(tmp_path / "vit")
 
 
 def trained(*arguments: object) -> str:
@@ -115,6 +110,65 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(tiny: Path, photographs
     one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "parts"))
     assert one.keys() == other.keys()
     assert all(torch.equal(one[key], other[key]) for key in one)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_run_that_was_killed_goes_on_to_the_same_bits(
+    tiny: Path, photographs: Path, tmp_path: Path, size: int
+) -> None:
+    """Between two batches of its third epoch: one process, or one of two under torchrun, which starts both again."""
+    fuse = tmp_path / "fuse"
+    command = ["train", str(photographs), "--finetune", "--encoder", str(tiny), *QUICK]
+    command += ["--method", "import:tests.parallel.killed:KilledOnce", "--set", f"method.fuse={fuse}"]
+    command += ["--set", f"method.manifest={tmp_path / 'run' / 'stage-0' / 'manifest.json'}"]
+    fuse.touch()
+    ended = processes(tmp_path, size, *command, "--out", "run")
+    assert not fuse.exists()
+    if size == 1:
+        assert ended.returncode == -signal.SIGKILL
+        ended = processes(tmp_path, 1, "resume", "run", "--trust")
+    assert ended.returncode == 0, ended.stderr
+    ended = processes(tmp_path, size, *command, "--out", "whole")
+    assert ended.returncode == 0, ended.stderr
+    for name in ("model.safetensors", "targets.safetensors"):
+        resumed, whole = (load_file(tmp_path / run / name) for run in ("run", "whole"))
+        assert resumed.keys() == whole.keys()
+        assert all(torch.equal(resumed[key], whole[key]) for key in whole)
+
+
+def processes(folder: Path, size: int, *command: str) -> subprocess.CompletedProcess[str]:
+    if size > 1:
+        return launched(folder, *command, restarts=1)
+    line = [sys.executable, "-m", "selc", *command]
+    return subprocess.run(line, cwd=folder, env=ENVIRONMENT, text=True, capture_output=True, check=False)
+
+
+def test_in_bf16_the_encoder_computes_in_halves_and_keeps_whole_weights(
+    tiny: Path, photographs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU that has it, where nothing needs to be said: here autocast of the CPU."""
+    forward, seen = Seen.forward, set[torch.dtype]()
+
+    def noted(self: Seen, x: torch.Tensor) -> torch.Tensor:
+        features = forward(self, x)
+        seen.add(next(iter(self.net.parameters())).dtype)
+        seen.add(torch.mm(features, features.T).dtype)  # what a layer makes of them
+        return features
+
+    monkeypatch.setattr(Seen, "forward", noted)
+    command = (photographs, "--finetune", "--encoder", tiny, "--set", "method.start=1", *QUICK, "--device", "cpu")
+    trained(*command, "--set", "train.precision=bf16", "--out", tmp_path / "halves")
+    assert seen == {torch.float32, torch.bfloat16}
+    trained(*command, "--out", tmp_path / "whole")
+    halves, whole = (RunFolder.open(tmp_path / name) for name in ("halves", "whole"))
+    kept = load_file(halves.path / "model.safetensors")
+    assert {tensor.dtype for tensor in kept.values()} == {torch.float32}
+    one, other = (run.records().losses[0] for run in (halves, whole))
+    assert bool(torch.isfinite(halves.records().losses).all())
+    assert not torch.equal(one, other)
+    # Before the first step the two are one network: eight bits of a number, through two layers and the head.
+    assert torch.quantile((one - other).abs(), 0.5) < 2**-4
 
 
 def test_the_encoder_learns_at_its_own_rate(tiny: Path) -> None:

@@ -121,6 +121,7 @@ def test_vectors_are_made_once(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert EncodedColumn.from_state(column.state(), column.arrays()).state() == column.state()
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # what is noticed about such texts
 def test_fit_takes_a_model_for_texts(folder: Path) -> None:
     texts, labels = reviews(40)
     outcome = selc.fit(texts, labels, text_model=str(folder), method="ce", epochs=2, batch_size=16)

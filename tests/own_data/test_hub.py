@@ -13,11 +13,13 @@ import pytest
 import torch
 
 import selc
+from selc.callbacks import Silent
 from selc.data import ImageInputs
 from selc.data.preprocess.features import FeatureInputs
 from selc.data.sources.hub import content_digest, hub, hub_bundle
 from selc.data.sources.recognise import choice_for
 from selc.errors import ConfigError, InputError
+from selc.runs.predict import predict
 from tests.own_data.miniature import encoded, flowers, in_order, picture
 from tests.own_data.reviews import reviews
 
@@ -159,3 +161,32 @@ def test_the_library_itself_hands_out_the_same(tmp_path: Path) -> None:
         assert isinstance(bundle.inputs, FeatureInputs)
         assert isinstance(ours.inputs, FeatureInputs)
         assert torch.equal(bundle.inputs.x, ours.inputs.x)
+
+
+@pytest.mark.parametrize("kind", ["features", "images", "texts"])
+def test_a_run_predicts_a_saved_dataset_as_it_does_a_table(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows without labels; of several parts one has to be named."""
+    texts, labels = reviews(40)
+    whole = {
+        "features": feature_rows(),
+        "images": image_rows(),
+        "texts": Dataset(pa.table({"review": texts, "label": labels})),
+    }[kind]
+    settings: dict[str, Any] = {"method": "ce", "epochs": 1, "batch_size": 4, "text_model": "tf-idf"}
+    made = selc.fit(whole, net="mlp", callbacks=[Silent()], out=tmp_path / "run", **settings)
+    bare = Dataset(whole.table.drop_columns(["label"]))
+    saved = {"new": bare, "parts": {"train": bare, "test": bare}, "one": {"test": bare}}
+    library = ModuleType("datasets")
+    library.load_from_disk = lambda path: saved[Path(path).name]  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "datasets", library)
+    for name in saved:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "state.json").write_text("{}")
+    found = predict(tmp_path / "run", tmp_path / "new")
+    torch.testing.assert_close(found.probs.float(), made.probs.full().float(), atol=1e-5, rtol=1e-5)
+    assert list(found.ids) == [str(row) for row in range(len(whole))]
+    assert torch.equal(predict(tmp_path / "run", tmp_path / "one").probs, found.probs)
+    with pytest.raises(InputError, match=r"must hold a single dataset; got the parts train, test\. Give the folder"):
+        predict(tmp_path / "run", tmp_path / "parts")

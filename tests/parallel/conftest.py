@@ -17,8 +17,8 @@ import torch
 from tests.parallel import work
 
 TASKS = {
-    1: "few,automatic,engines,own_loop,recorder",
-    2: "messages,few,automatic,engines,own_loop,recorder,tables,batch_norm,refused",
+    1: "few,automatic,engines,tuned,embedded,own_loop,recorder",
+    2: "messages,few,automatic,engines,tuned,embedded,own_loop,recorder,tables,batch_norm,refused",
     4: "messages,few,automatic,tables,batch_norm",
 }
 # Apart, as only tests that are marked `exhaustive` ask for them.

@@ -14,7 +14,8 @@ from selc.types import Batch
 
 
 class KilledOnce(SELC):
-    """SELC whose second process is killed in the third epoch if the file ``fuse`` is there, which is removed first.
+    """SELC whose second process, or only one, is killed in the third epoch if the file ``fuse`` is there, which is
+    removed first.
 
     What is saved by then stays beside it as a copy of ``manifest``: the first epoch at least, as the second set out for
     the disk when the first had arrived.
@@ -26,7 +27,7 @@ class KilledOnce(SELC):
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         fuse = Path(self.fuse)
-        if batch.clock > 2.4 and os.environ["RANK"] == "1" and fuse.exists():
+        if batch.clock > 2.4 and os.environ.get("RANK", "1") == "1" and fuse.exists():
             shutil.copy(self.manifest, fuse.with_suffix(".json"))
             fuse.unlink()
             os.kill(os.getpid(), signal.SIGKILL)

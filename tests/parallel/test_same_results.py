@@ -215,6 +215,23 @@ def test_with_batch_norm_every_process_ends_with_the_same_network(ran: Ran, size
     assert float(tensors["model/1.running_mean"].abs().max()) > 0
 
 
+def test_an_encoder_that_is_fine_tuned_ends_as_in_one_process(ran: Ran) -> None:
+    assert_same(ran(1), ran(2), "tuned")
+    history = json.loads((ran(1) / "tuned.json").read_text())
+    assert history[-1]["loss"] < history[0]["loss"]
+
+
+def test_each_process_embeds_its_share_and_all_get_the_same_features(ran: Ran) -> None:
+    alone = load_file(ran(1) / "embedded, rank 0.safetensors")
+    assert alone["x"].shape == (54, 8)
+    assert alone["seen"].tolist() == [8] * 6 + [5]  # the one that is there twice is seen once
+    first, second = (load_file(ran(2) / f"embedded, rank {rank}.safetensors") for rank in range(2))
+    assert first["seen"].tolist() == [8, 8, 8, 5]
+    assert second["seen"].tolist() == [8, 8, 8]
+    assert torch.equal(first["x"], alone["x"])
+    assert torch.equal(second["x"], alone["x"])
+
+
 def test_what_cannot_run_in_several_processes_says_so_before_the_training(ran: Ran) -> None:
     said = [json.loads((ran(2) / f"said by {rank}.json").read_text()) for rank in range(2)]
     assert said[0] == said[1]

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from safetensors.torch import save_file
@@ -26,7 +27,10 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler
 
 from selc.callbacks import Callback, EpochRecord
-from selc.data import ArrayInputs
+from selc.data import ArrayInputs, Bundle, ImageInputs
+from selc.data.preprocess.imagery import Images
+from selc.encoders import Encoding, encode
+from selc.encoders.finetuned import finetuned
 from selc.losses import SELCLoss, Watcher
 from selc.memory.store import Store
 from selc.methods import Method, create
@@ -36,6 +40,7 @@ from selc.training import Plan, Trainer
 from selc.turning import TurningPoint
 from selc.types import Batch, EvalSet, Labels, Outcome, StagePlan, TrainSet
 from selc.world import current
+from tests.encoders.tiny_vit import write_vit
 from tests.float64 import in_float64
 
 CLASSES, FEATURES = 5, 8
@@ -324,6 +329,43 @@ def batch_norm(folder: Path) -> None:
     (folder / f"apart {current().rank}.json").write_text(json.dumps(max(apart)))
 
 
+def pictures() -> tuple[Images, ImageInputs, Tensor]:
+    """54 noisy images of three colours, each fourth with a wrong label; one is there twice."""
+    rng = np.random.default_rng(0)
+    label = np.arange(54) % 3
+    pixels = rng.integers(0, 200, (54, 16, 16, 3)) + 55 * np.eye(3, dtype=int)[label][:, None, None]
+    pixels[53] = pixels[0]
+    given = np.where(np.arange(54) % 4 == 0, (label + 1) % 3, label)
+    return *Images.of_bytes(pixels.astype(np.uint8), "crop-flip"), torch.from_numpy(given)
+
+
+@in_float64()
+def tuned(folder: Path) -> None:
+    """An encoder that is trained with its head, on images that are cut out otherwise in each epoch."""
+    how, inputs, given = pictures()
+    place = write_vit(folder / f"tuned by {current().rank}")
+
+    def model(outputs: int) -> nn.Module:
+        options: dict[str, Any] = {"encoder": "directory", "path": str(place)}
+        return finetuned(outputs, how.shape, mean=how.view.mean, std=how.view.std, **options).double()
+
+    plan = Plan(epochs=EPOCHS, lr=0.1, batch_size=10, schedule="constant", threads=1)
+    write(folder, "tuned", Trainer(plan, model).fit(create("selc", SELC), TrainSet(inputs, Labels(given, 3))))
+
+
+def embedded(folder: Path) -> None:
+    """Features of images, of which each process makes its share."""
+    how, inputs, given = pictures()
+    chosen = {"name": "directory", "path": str(write_vit(folder / f"asked by {current().rank}"))}
+    bundle = Bundle(inputs, given, ("red", "green", "blue"), how.shape)
+    made = Encoding.of(bundle, chosen, device=torch.device("cpu"), cache=folder / f"cache of {current().rank}", batch=8)
+    seen: list[int] = []
+    made.encoder.net.register_forward_hook(lambda net, given, found: seen.append(len(found)))
+    rows = encode(bundle, made).inputs
+    assert isinstance(rows, ArrayInputs)
+    save_file({"x": rows.x, "seen": torch.tensor(seen)}, folder / f"embedded, rank {current().rank}.safetensors")
+
+
 def refused(folder: Path) -> None:
     """What is said before a training that cannot run in so many processes."""
     said = {}
@@ -468,7 +510,7 @@ def main(names: str, folder: Path, size: int) -> int:
     return failed
 
 
-QUICKLY = (messages, few, automatic, tables, engines, batch_norm, refused, own_loop, recorder)
+QUICKLY = (messages, few, automatic, tables, engines, batch_norm, tuned, embedded, refused, own_loop, recorder)
 LATER = (single, blurred, others, sharded, own_loops)
 TASKS = {task.__name__: task for task in (*QUICKLY, *LATER)}
 

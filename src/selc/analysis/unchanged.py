@@ -23,5 +23,5 @@ def which_changes(summary: dict[str, Any], changed: int) -> str:
         return ""
     return (
         f"the method has no estimate of how many of its {changed:,} changes are right, so none is to be taken over "
-        "unseen; look at them with selc review, or train with --method selc."
+        "unseen; look at them with selc review, or train with --method selc and no start of your own."
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 from types import TracebackType
@@ -93,30 +95,36 @@ def embed(
             bundle = unlabelled_images(path=data, skip_bad=bool(skip_bad)) if config is None else load(config)
         show_notes(bundle.notes)
         began = time.perf_counter()
-        try:
-            with Bar() as bar:
-                made = embed_bundle(
-                    bundle,
-                    path,
-                    backbone=name,
-                    options=chosen | settings.get("net", {}) | ({} if weights is None else {"weights": weights}),
-                    size=size,
-                    dims=dims,
-                    number="float32" if float32 else "float16",
-                    batch=batch,
-                    device=device,
-                    source=data,
-                    data=None if config is None else config.data.model_dump(mode="json"),
-                    overwrite=overwrite,
-                    progress=bar.show,
-                )
-        except KeyboardInterrupt:
-            print("\nInterrupted; what was done is kept. Go on with the same command.", file=sys.stderr)
-            raise typer.Exit(130) from None
+        with interruptible(), Bar() as bar:
+            made = embed_bundle(
+                bundle,
+                path,
+                backbone=name,
+                options=chosen | settings.get("net", {}) | ({} if weights is None else {"weights": weights}),
+                size=size,
+                dims=dims,
+                number="float32" if float32 else "float16",
+                batch=batch,
+                device=device,
+                source=data,
+                data=None if config is None else config.data.model_dump(mode="json"),
+                overwrite=overwrite,
+                progress=bar.show,
+            )
         seconds = time.perf_counter() - began
         print(f"{made.rows:,} images, {made.dims} features each, {seconds:.0f} s -> {path}")
         place = quote(str(path))
         print(f"train on them: selc train {place}" if bundle.classes else f"predict them: selc predict RUN {place}")
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """An embedding that is broken off says how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("\nInterrupted; what was done is kept. Go on with the same command.", file=sys.stderr)
+        raise typer.Exit(130) from None
 
 
 class Bar:

@@ -13,7 +13,12 @@ from selc.cli.common import speaking
 
 def predict(
     run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
-    data: Annotated[str, typer.Argument(help="New data of the same form: a table, an .npz file, a folder of images.")],
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="New data of the same form: a table, an .npz file, a folder of images, a saved Hugging Face dataset."
+        ),
+    ],
     out: Annotated[
         Path | None, typer.Option(help="File to write, .csv or .parquet. (default: DATA-predictions.csv)")
     ] = None,

@@ -376,7 +376,7 @@ def _data(
 ) -> tuple[Config, Bundle, Bundle]:
     """The data of a command as they are found and through their door, with the encoder that suits them; the first line
     says which. ``only_look``: of features only the shape."""
-    from selc.cli.embed import Bar
+    from selc.cli.embed import Bar, interruptible
     from selc.data.progress import reporting
     from selc.data.sources.recognise import suits
     from selc.encoders import NONE, encode, unencoded
@@ -412,8 +412,9 @@ def _data(
     if only_look:
         return resolved, found, unencoded(found, encoding)
     shown = leads and not quiet
-    with Bar() if shown else nullcontext() as bar, reporting(bar.show) if bar is not None else nullcontext():
-        return resolved, found, current().in_turn(lambda: encode(found, encoding))
+    says = interruptible() if leads and encoding.cache is not None else nullcontext()
+    with says, Bar() if shown else nullcontext() as bar, reporting(bar.show) if bar is not None else nullcontext():
+        return resolved, found, encode(found, encoding)
 
 
 def resume(

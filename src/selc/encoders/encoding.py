@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -25,10 +25,12 @@ from selc.encoders.feature_cache import FeatureCache, key_of
 from selc.encoders.network import Array, Encoder
 from selc.errors import InputError, RunFolderError
 from selc.types import EvalSet, Inputs
+from selc.world import ALONE, World, current
 
+T = TypeVar("T")
 log = logging.getLogger("selc")
 Report = Callable[[int, int], None]  # (rows done, rows in all)
-BLOCK = 1_024  # rows that are kept at a time: the most that an interruption loses
+BLOCK = 256  # rows that are kept at a time: the most that a process loses that is killed, seconds of work on a CPU
 READ = 256  # rows that are read at a time to know them again
 
 
@@ -116,36 +118,44 @@ class Encoding:
             found = found.astype(np.float16).astype(np.float64)  # as the file of the training rows has them
         return found
 
-    def features(self, inputs: Inputs, rows: Tensor, done: int = 0, total: int | None = None) -> Array:
-        """Features [len(rows), D] in half precision; what the cache holds is not computed again."""
+    def features(
+        self, inputs: Inputs, rows: Tensor, done: int = 0, total: int | None = None, world: World = ALONE
+    ) -> Array:
+        """Features [len(rows), D] in half precision; what the cache holds is not computed again.
+
+        Each process of ``world`` computes a share of the others, and all of them get the same.
+        """
         total = total if total is not None else len(rows)
         cache, keys = self._kept(), self._keys(inputs, rows)
-        found = cache.find(keys)
-        result = np.empty((len(rows), self.encoder.dims), dtype=np.float16)
         first: dict[bytes, int] = {}  # of the same image twice, one goes through the encoder
         for place, key in enumerate(keys):
-            if key in found:
-                result[place] = found[key]
-            else:
-                first.setdefault(key, place)
-        missing = list(first.values())
+            first.setdefault(key, place)
+        found = cache.find(list(first)) if world.leads else {}
+        missing = world.broadcast([place for key, place in first.items() if key not in found])
+        # Whole batches are dealt: what an image gives hangs on those beside it, by the last digit.
+        batches = _pieces(missing, self.encoder.batch)[world.rank :: world.size]
+        made = {first[key]: row for key, row in found.items()}
+        mine, seen = sum(map(len, batches)), 0
         done += len(rows) - len(missing)
         tell(done, total)
-        for start in range(0, len(missing), BLOCK):
-            places = missing[start : start + BLOCK]
-            batches = rows[torch.tensor(places)].split(self.encoder.batch)
-            parts = []
-            for x in self.reader.raw(inputs, batches):
-                parts.append(self.encoder.features(self.reader.prepare(x.to(self.encoder.device))))
-                done += len(parts[-1])
-                tell(done, total)
-            block = _half(np.concatenate(parts), self.encoder.name)
-            result[places] = block
-            cache.keep([keys[place] for place in places], block)
-        for place, key in enumerate(keys):
-            if key not in found:
-                result[place] = result[first[key]]
-        return result
+        for block in _pieces(batches, max(1, BLOCK // self.encoder.batch)):
+            places = [place for batch in block for place in batch]
+            fresh: list[Array] = []
+            try:
+                for x in self.reader.raw(inputs, [rows[torch.tensor(batch)] for batch in block]):
+                    features = self.encoder.features(self.reader.prepare(x.to(self.encoder.device)))
+                    fresh += list(_half(features, self.encoder.name))
+                    seen += len(x)
+                    tell(done + seen * len(missing) // mine, total)
+            finally:  # also what was made before a person broke it off
+                cache.keep([keys[place] for place in places[: len(fresh)]], np.array(fresh))
+            made |= dict(zip(places, fresh, strict=True))
+        result = np.zeros((len(rows), self.encoder.dims), dtype=np.float16)
+        for place, row in made.items():
+            result[place] = row
+        ours = torch.tensor(sorted(made), dtype=torch.long)
+        whole = world.gather_rows(ours, torch.from_numpy(result)[ours], len(rows)).numpy()
+        return np.asarray(whole[[first[key] for key in keys]])
 
     def missing(self, bundle: Bundle) -> int:
         """How many images of a source have to go through the encoder."""
@@ -210,6 +220,11 @@ def reading_of(inputs: Inputs) -> dict[str, Any]:
     return {"channels": images.channels, "stored": list(images.stored), "crop": crop, "resize": images.resize}
 
 
+def _pieces(things: Sequence[T], size: int) -> list[Sequence[T]]:
+    """So many at a time."""
+    return [things[start : start + size] for start in range(0, len(things), size)]
+
+
 def _half(features: Array, name: str) -> Array:
     if not np.isfinite(features).all() or np.abs(features).max(initial=0) > np.finfo(np.float16).max:
         raise InputError(f"features must be finite numbers of half precision; encoder {name!r} gave others.")
@@ -226,12 +241,15 @@ def sets_of(bundle: Bundle) -> dict[str, tuple[Inputs, Tensor]]:
 
 
 def encode(bundle: Bundle, encoding: Encoding) -> Bundle:
-    """The source with rows of features in the place of its images, which a person still gets to see."""
+    """The source with rows of features in the place of its images, which a person still gets to see.
+
+    Of several processes each makes its share of them, so all have to call this.
+    """
     sets = sets_of(bundle)
     total, done = sum(len(rows) for _, rows in sets.values()), 0
     found = {}
     for name, (inputs, rows) in sets.items():
-        found[name] = encoding.features(inputs, rows, done, total).astype(np.float64)
+        found[name] = encoding.features(inputs, rows, done, total, current()).astype(np.float64)
         done += len(rows)
     return _of_features(bundle, encoding, found)
 

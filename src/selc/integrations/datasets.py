@@ -12,6 +12,7 @@ from selc.errors import ConfigError, InputError
 from selc.runs.cleaned import GIVEN, HUMAN, RELABELLED, SOURCES, clean
 from selc.runs.cleaned_source import ADDED, correct, corrected_dataset
 from selc.runs.decisions import Decisions
+from selc.runs.door import origin_of
 from selc.runs.folder import RunFolder
 from selc.types import Outcome
 
@@ -94,7 +95,7 @@ def cleaned(
     human_only : bool, default False
         Change nothing that no person has looked at.
     label_column : str, optional
-        The column of the labels, if it was given to the training.
+        The column of the labels, if it was given to the training; a run of `selc train` knows it, and that of the ids.
 
     Returns
     -------
@@ -114,10 +115,12 @@ def cleaned(
         raise ConfigError("human_only needs decisions: without them there is no verdict of a person; got none.")
     made = None if decisions is None else Decisions.read(decisions).of_run(run)
     findings = run.findings()
-    table = training_part(dataset)
-    result = correct(
-        table, clean(run, findings, made, human_only=human_only), findings, run, {"label_column": label_column}
-    )
+    table, origin = training_part(dataset), origin_of(run)
+    columns = {
+        **(origin.options if origin.name == "hub" else {}),
+        **({"label_column": label_column} if label_column else {}),
+    }
+    result = correct(table, clean(run, findings, made, human_only=human_only), findings, run, columns)
     return corrected_dataset(result._replace(whole=dataset), table)
 
 

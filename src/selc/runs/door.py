@@ -27,7 +27,6 @@ from selc.runs.config import Choice, Config, resolve_plan
 from selc.runs.encoder_choice import AUTO, suitable
 from selc.runs.folder import RunFolder
 from selc.runs.preprocessing import stored_inputs
-from selc.runs.unusual import unusual
 from selc.types import EvalSet
 
 
@@ -67,10 +66,7 @@ def handed_over(
 ) -> HandedOver:
     """Objects in memory; or a path or a dataset of Hugging Face, as `selc train` takes them."""
     if not (isinstance(x, str | Path) or _from_hub(x)):
-        found = object_bundle(x, labels, others, text_model)
-        for note in found.notes:
-            say.notice(note)
-        return HandedOver(found, {}, {"name": NONE})
+        return HandedOver(object_bundle(x, labels, others, text_model), {}, {"name": NONE})
     if labels is not None and not isinstance(labels, str):
         what = "a path" if isinstance(x, str | Path) else "a Hugging Face dataset"
         raise InputError(f"labels of {what} must be the name of a column; got an array. Add a column.")
@@ -91,8 +87,6 @@ def handed_over(
         say.on_message(f"Images are seen through the encoder {name} (encoder='none': as they are).")
         device = resolve_plan({}, Recipe()).torch_device()
         found = encode(found, Encoding.of(found, chosen.encoder, device=device, cache=cache_folder()))
-    for note in [*found.notes, *unusual(found).notes]:
-        say.notice(note)
     return HandedOver(found, data, chosen.encoder)
 
 

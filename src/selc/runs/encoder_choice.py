@@ -20,6 +20,7 @@ from selc.encoders import NONE, Encoding, best
 from selc.methods.judge import AT_MOST, LARGE, SPLITS
 from selc.nets import create as create_net
 from selc.runs.config import Config
+from selc.world import current
 
 OWN = ("folder", "table", "hub")  # data by name that are a user's own and may be images
 SMALLEST = 32  # pixels: the shorter side from which on an image is taken for a photograph
@@ -65,7 +66,7 @@ def expectation(encoding: Encoding, found: Bundle, config: Config) -> str:
     sets = [found.inputs, *(part.inputs for part in found.tests.values())]
     images = sum(map(len, sets)) + (len(found.val.inputs) if found.val is not None else 0)
     missing = encoding.missing(found)
-    seconds = missing * _seconds_per_image(encoding)
+    seconds = missing * _seconds_per_image(encoding) / current().size
     plan, rows = config.train, len(found.labels)
     steps = plan.epochs * -(-rows // plan.batch_size)
     one = steps * _seconds_per_step(encoding.encoder.dims, len(found.classes), plan.batch_size, plan.threads)

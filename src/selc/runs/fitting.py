@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from selc.runs.encoder_choice import AUTO
 from selc.runs.folder import RunFolder
 from selc.runs.job import train_into, whole
 from selc.runs.preprocessing import write_inputs
+from selc.runs.remarks import remarked
 from selc.training import Trainer
 from selc.training.metrics import chosen
 from selc.types import Labels, Outcome, TrainSet
@@ -130,7 +132,7 @@ def fit(
 
     >>> import torch
     >>> import selc
-    >>> generator = torch.Generator().manual_seed(0)
+    >>> generator = torch.Generator().manual_seed(1)
     >>> true = torch.arange(200) % 2
     >>> x = torch.randn(200, 2, generator=generator) + 4 * true[:, None]
     >>> given = torch.where(torch.arange(200) % 5 == 0, 1 - true, true)
@@ -140,13 +142,13 @@ def fit(
     """
     callbacks = with_trackers(callbacks, tracker if current().leads else None)
     votes = votes_of(labels) if annotators else None
-    for note in () if votes is None else votes.notes():
-        Callbacks(callbacks).notice(note)
     given = labels if votes is None else as_numbers(votes.labels)
     others = {**(tests or {}), **({"val": val} if val is not None else {})}
     by = encoder or (AUTO if net is None else NONE)
     door = handed_over(x, given, others, text_model, by, Callbacks(callbacks))
     found = door.bundle
+    if votes is not None:
+        found = replace(found, notes=[*found.notes, *votes.notes()])
     if encoder is not None and not door.data:
         raise ConfigError(
             f"encoder is for a path, or the images of a Hugging Face dataset; got x of type {type(x).__name__}."
@@ -167,10 +169,13 @@ def fit(
     chosen(plan.metrics)  # says what is wrong before a folder is made
     net = net if net is not None else recipe.net
     factory = _factory(net, found.shape, net_options)
+    remarks = remarked(replace(found, classes=classes), Callbacks(callbacks), arrays=not door.data)
     if out is None:
         trainer = Trainer(plan, factory, tests=found.tests, val=found.val, callbacks=callbacks)
         Callbacks(callbacks).on_run_begin(None)
-        return _described(whole(trainer.fit(chosen_method, data)), found, data, classes, Callbacks(callbacks))
+        outcome = whole(trainer.fit(chosen_method, data))
+        outcome.remarks = remarks
+        return _described(outcome, found, data, classes, Callbacks(callbacks))
     path = "path" in door.data and isinstance(net, str) and _name(chosen_method) in METHODS  # it can all be had again
     config = Config(
         data=Choice(**(door.data if path else {"name": ARRAYS})),
@@ -189,7 +194,7 @@ def fit(
         else:
             soft = None if votes is None else Store.of({"table": votes.soft(classes)}, count)
             known = (found.true, classes, found.ids, found.digest if path else "")
-            RunFolder.create(out, config, noise, *known, target=soft, verified=data.verified)
+            RunFolder.create(out, config, noise, *known, target=soft, verified=data.verified, remarks=remarks)
         write_inputs(run.path, found.inputs)
     current().barrier()
     outcome = train_into(
@@ -203,6 +208,7 @@ def fit(
         fingerprint=config.fingerprint(noise.digest),
         callbacks=callbacks,
     )
+    outcome.remarks = remarks
     return _described(outcome, found, data, classes, None)
 
 

@@ -141,7 +141,7 @@ class RunFolder:
         write_json(run.path / "noise.json", {**about, "transition_matrix": noise.matrix.tolist()})
         if target is not None:
             write_tensors(run.path / "given_targets.safetensors", _named(target=target))
-        if remarks is not None:
+        if remarks:
             write_json(run.path / "data.json", remarks)
         if inputs is not None:
             write_inputs(run.path, inputs)

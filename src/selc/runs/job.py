@@ -28,10 +28,10 @@ from selc.runs.classifier_job import ClassifierJob
 from selc.runs.config import ARRAYS, Config
 from selc.runs.door import prepared, source
 from selc.runs.folder import RunFolder
+from selc.runs.remarks import remarked
 from selc.runs.start_labels import Start, corrected_by, with_verdicts
 from selc.runs.summary import label_summary
 from selc.runs.teacher import supply_for
-from selc.runs.unusual import Unusual, unusual
 from selc.training import Plan, Trainer
 from selc.training.metrics import headline
 from selc.training.stages import check_processes
@@ -41,7 +41,7 @@ from selc.world import current
 
 def load(config: Config) -> Bundle:
     """The data of a configuration. Of several processes one reads first, and writes what the others find prepared."""
-    return current().in_turn(lambda: prepared(source(config), config))
+    return prepared(current().in_turn(lambda: source(config)), config)
 
 
 def execute(
@@ -50,18 +50,11 @@ def execute(
     """Run a configuration into a new folder; ``bundle`` is its data, if that was loaded before."""
     job = _job_for(config, bundle)
     bundle = job.bundle
-    odd = unusual(bundle) if current().leads else Unusual([], {})
-    notes = [*bundle.notes, *odd.notes]
-    for note in notes:
-        Callbacks(callbacks).notice(note)
+    remarks = remarked(bundle, Callbacks(callbacks))
     start, noise = _begin(job, callbacks)
     if current().leads:
         known = (bundle.true, bundle.classes, bundle.ids, bundle.digest)
         begin = (start.target, start.rows, start.verified)
-        remarks: dict[str, Any] | None = None
-        if notes or bundle.skipped:
-            remarks = {"notes": notes, "skipped": [list(s) for s in bundle.skipped]}
-            remarks |= {"unusual": odd.record} if odd.record else {}
         RunFolder.create(out, config, noise, *known, *begin, remarks, bundle.inputs)
     current().barrier()
     run = RunFolder.open(out)

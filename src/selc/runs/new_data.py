@@ -17,6 +17,7 @@ from selc.data.preprocess.preprocessor import Preprocessor
 from selc.data.preprocess.text_column import as_documents
 from selc.data.sources.base import TABLES, endings_of, is_arrays, is_table
 from selc.data.sources.feature_table import load_cells
+from selc.data.sources.hub import saved_table, was_saved
 from selc.data.sources.listing import Listing
 from selc.data.sources.npz import Arrays
 from selc.data.sources.recognise import existing
@@ -28,12 +29,13 @@ from selc.encoders import Encoding
 from selc.errors import InputError
 from selc.types import Inputs
 
+PICTURES = "a folder of images, an image, a table of their paths, a saved Hugging Face dataset"
 ACCEPTED = {
-    "table": "a table ({tables}) with the columns of the training data, or a .txt file or a folder of such if it had "
-    "nothing but a text",
+    "table": "a table ({tables}) or a saved Hugging Face dataset with the columns of the training data, or a .txt file "
+    "or a folder of such if it had nothing but a text",
     "features": "an .npz file with an array x of features",
-    "encoded": "a folder of images, an image, a table of their paths, or an .npz file with an array x of features",
-    "images": "a folder of images, an image, a table of their paths, or an .npz file with an array x of bytes",
+    "encoded": f"{PICTURES}, or an .npz file with an array x of features",
+    "images": f"{PICTURES}, or an .npz file with an array x of bytes",
     "arrays": "an .npz file with an array x",
 }
 
@@ -82,7 +84,7 @@ def _as_images(encoding: Mapping[str, Any], place: Path) -> dict[str, Any]:
     """How files become the images that the encoder is shown."""
     if "stored" not in encoding:
         raise _other_data("features", place)
-    if not (place.is_dir() or is_image(place.name) or is_table(place)):
+    if not (place.is_dir() or is_image(place.name) or _has_columns(place)):
         raise _other_data("encoded", place)
     shape = [encoding["channels"], *encoding["crop"]]
     plain = {"mean": [0.0] * 3, "std": [1.0] * 3}  # the encoder has its own
@@ -92,19 +94,28 @@ def _as_images(encoding: Mapping[str, Any], place: Path) -> dict[str, Any]:
 def _listing(place: Path, kind: str, how: Preprocessor, ids: Ids, path_column: str) -> Listing:
     coding = how.coding if isinstance(how, Features) else None
     column = None if coding is None else _only_text(coding)
-    if column and (place.is_dir() or _is_written_text(place, column)):
+    if column and not was_saved(place) and (place.is_dir() or _is_written_text(place, column)):
         files = files_listing(place, is_text, ".txt files")
         written = [read_text(file) for file in files.items]
         return replace(files, items={column: as_documents(column, written, files.where)})
-    if coding is not None and is_table(place):
-        return _rows(open_table(place, alone=True), coding, ids)
-    if kind == "images" and is_table(place):
-        return _pictures(open_table(place, alone=True), ids, path_column)
+    if coding is not None and _has_columns(place):
+        return _rows(_opened(place), coding, ids)
+    if kind == "images" and _has_columns(place):
+        return _pictures(_opened(place), ids, path_column)
     if kind == "images" and (place.is_dir() or is_image(place.name)):
         return files_listing(place, is_image, "images")
     if coding is None and is_arrays(place):
         return Arrays(place).listing("x", None)
     raise _other_data(kind, place)
+
+
+def _has_columns(place: Path) -> bool:
+    return is_table(place) or was_saved(place)
+
+
+def _opened(place: Path) -> Table:
+    """A table, or a saved dataset of Hugging Face."""
+    return saved_table(place) if was_saved(place) else open_table(place, alone=True)
 
 
 def _other_data(kind: str, place: Path) -> InputError:

@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
-from selc.analysis.neighbours import neighbours
-from selc.data import Bundle
-from selc.data.preprocess.features import FeatureInputs
+from selc.analysis.neighbours import K, Neighbours, neighbours
+from selc.data import ArrayInputs, Bundle
+from selc.data.preprocess.features import FeatureInputs, Scale
+from selc.errors import InputError
+from selc.types import Inputs
 
+COLUMNS = 64  # that are scaled at a time: for that they are in float64
 LARGEST = 100_000  # rows that are looked at; the time grows with their square
 LISTED = 1_000  # of each kind in data.json
 NAMED = 3  # of each kind in a sentence
@@ -26,15 +30,21 @@ class Unusual(NamedTuple):
     record: dict[str, list[list[Any]]]
 
 
-def unusual(bundle: Bundle) -> Unusual:
-    """What stands out among the training samples of ``bundle``; nothing where these are no features."""
+def unusual(bundle: Bundle, *, arrays: bool = False) -> Unusual:
+    """What stands out among the training samples of ``bundle``; nothing where these are no features.
+
+    ``arrays``: an array [N, D] is the user's own too, and is looked at as a file of it would be.
+    """
     inputs = bundle.inputs
-    if not isinstance(inputs, FeatureInputs) or inputs.x.dim() != 2 or len(inputs) > LARGEST:
+    x = _features(inputs, arrays) if len(inputs) <= LARGEST else None
+    if x is None:
         return Unusual([], {})
-    coding = inputs.how.coding
+    coding = inputs.how.coding if isinstance(inputs, FeatureInputs) else None
     # Levels of categories and flags of gaps are steps and no distances.
     measured = coding is None or not (coding.categories or any(column.flag for column in coding.numbers))
-    found = neighbours(inputs.x, near=measured)
+    found = neighbours(x, near=measured)
+    if 2 * sum(len(group) for group in found.same if len(group) > K) > len(x):  # as many equals as neighbours are usual
+        measured, found = False, Neighbours(found.same, [], [])
     pairs = [pair for group in found.same for pair in _pairs(group, bundle.labels)]
     if not measured:  # equal rows are usual there
         pairs = [pair for pair in pairs if bundle.labels[pair[0]] != bundle.labels[pair[1]]]
@@ -48,6 +58,21 @@ def unusual(bundle: Bundle) -> Unusual:
         "far_from_all": [[ids[row], names[row], round(d, 4)] for row, d in found.far[:LISTED]],
     }
     return Unusual(notes, {kind: rows for kind, rows in record.items() if rows})
+
+
+def _features(inputs: Inputs, arrays: bool) -> Tensor | None:
+    """Rows [N, D] between which distances tell something: each column scaled."""
+    if not isinstance(inputs, ArrayInputs) or inputs.x.dim() != 2:
+        return None
+    if isinstance(inputs, FeatureInputs):
+        return inputs.x
+    if not arrays:
+        return None
+    columns = (part.detach().cpu().double().numpy() for part in inputs.x.split(COLUMNS, dim=1))
+    try:
+        return torch.cat([Scale.of(part).apply(part) for part in columns], dim=1)
+    except InputError:  # numbers so large that there is no scale: a training on them as they are is the user's choice
+        return None
 
 
 def _pairs(group: Sequence[int], labels: Tensor) -> list[tuple[int, int, float]]:

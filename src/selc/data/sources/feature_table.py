@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from torch import Tensor
 
 from selc.data.preprocess.coding import (
     Cells,
@@ -17,8 +18,8 @@ from selc.data.preprocess.coding import (
     read_column,
 )
 from selc.data.preprocess.column_notes import notes_on_columns
-from selc.data.preprocess.features import Features, Numbers
-from selc.data.preprocess.labels import class_names, encode
+from selc.data.preprocess.features import Features, Numbers, row_number
+from selc.data.preprocess.labels import Where, class_names, encode
 from selc.data.preprocess.preprocessor import Made
 from selc.data.preprocess.text_column import as_documents
 from selc.data.preprocess.text_encoder import TextEncoder
@@ -35,23 +36,28 @@ def learnt_table(listing: Listing, encoder: TextEncoder | None) -> tuple[Feature
     assert how.coding is not None
     assert listing.labels is not None
     labels = encode(listing.labels, class_names(listing.labels))
-    notes = [*_notes(how.coding, listing.items), *notes_on_columns(listing.items, labels, listing.where)]
-    return how, Made(inputs, notes=notes)
+    return how, Made(inputs, notes=notes_on_table(how.coding, listing.items, labels, listing.where))
+
+
+def notes_on_table(coding: Coding | None, cells: Cells, labels: Tensor, where: Where = row_number) -> list[str]:
+    """What was made of columns (None: they are plain numbers), and what ``labels`` [N] beside them make suspicious."""
+    return [*(_notes(coding, cells) if coding else ()), *notes_on_columns(cells, labels, where)]
 
 
 def _notes(coding: Coding, cells: Cells) -> list[str]:
     """What was made of columns that are no plain numbers."""
     notes = [f"column {column.name!r} is free text: {column.what}" for column in coding.texts]
-    notes += notes_on_empty_texts(coding, cells)
+    notes += _on_empty_texts(coding, cells)
     if texts := [column.name for column in coding.categories]:
         notes.append(f"{_columns(texts)} text: each value that repeats often enough is a feature")
     if flagged := [column.name for column in coding.numbers if column.flag]:
         count = sum(int(np.isnan(np.asarray(cells[name], dtype=np.float64)).sum()) for name in flagged)
-        notes.append(f"{_columns(flagged)} empty in {count} cells: the median stands there, and a feature says so")
+        holes = "1 cell" if count == 1 else f"{count} cells"
+        notes.append(f"{_columns(flagged)} empty in {holes}: the median stands there, and a feature says so")
     return notes
 
 
-def notes_on_empty_texts(coding: Coding, cells: Cells) -> list[str]:
+def _on_empty_texts(coding: Coding, cells: Cells) -> list[str]:
     """How many texts are empty."""
     notes = []
     for column in coding.texts:

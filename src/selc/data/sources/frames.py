@@ -32,11 +32,16 @@ def is_texts(thing: Any) -> bool:
     return isinstance(thing, list | tuple) and any(isinstance(value, str) for value in thing)
 
 
-def cells_of(x: Any, columns: Sequence[Any] | None = None) -> Cells | None:
-    """Texts, or columns of a DataFrame (None: all) that hold more than numbers; None: an array can hold ``x``."""
+def named_cells(x: Any, columns: Sequence[Any] | None = None) -> Cells | None:
+    """Texts, or columns of a DataFrame (None: all); None: what is in ``x`` has no name."""
     if is_texts(x):
         return text_cells(x)
-    return frame_cells(x, columns=columns) if is_frame(x) and not is_plain(x, columns) else None
+    return frame_cells(x, columns=columns) if is_frame(x) else None
+
+
+def cells_of(x: Any, columns: Sequence[Any] | None = None) -> Cells | None:
+    """Texts, or columns of a DataFrame (None: all) that hold more than numbers; None: an array can hold ``x``."""
+    return None if is_frame(x) and is_plain(x, columns) else named_cells(x, columns)
 
 
 def new_cells(x: Any, coding: Coding, name: str) -> Cells:

@@ -92,6 +92,19 @@ def training_part(thing: Any) -> HubTable:
     return HubTable(_parts(thing)["train"] if isinstance(thing, Mapping) else thing, "train")
 
 
+def saved_table(place: Path) -> HubTable:
+    """The rows of a saved dataset that is no dictionary of several parts."""
+    loaded = saved_dataset(place)
+    parts = dict(loaded) if isinstance(loaded, Mapping) else {place.name: loaded}
+    if len(parts) != 1:
+        raise InputError(
+            f"{place} must hold a single dataset; got the parts {', '.join(parts)}. Give the folder of one of them, "
+            f"such as {place / next(iter(parts), 'train')}."
+        )
+    ((name, part),) = parts.items()
+    return HubTable(part, name)
+
+
 class HubTable(ArrowTable):
     """The rows of a dataset as Arrow hands them out; names of classes come from its features."""
 

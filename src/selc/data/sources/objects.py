@@ -11,14 +11,22 @@ from torch import Tensor
 
 from selc.data.base import Bundle, Recipe
 from selc.data.inputs.torch_datasets import labels_of
-from selc.data.preprocess.coding import learnt_features
+from selc.data.preprocess.coding import Cells, learnt_features
 from selc.data.preprocess.features import Features
-from selc.data.preprocess.labels import bad_labels, class_names, encode, is_missing, tidied
+from selc.data.preprocess.labels import bad_labels, class_names, encode, is_missing, notes_on, tidied
 from selc.data.preprocess.plain import Plain
 from selc.data.preprocess.text_encoder import chosen_encoder
 from selc.data.sources.annotators import Votes, votes_by_column
-from selc.data.sources.feature_table import notes_on_empty_texts
-from selc.data.sources.frames import cells_of, frame_numbers, is_frame, is_texts, new_cells, split_frame
+from selc.data.sources.feature_table import notes_on_table
+from selc.data.sources.frames import (
+    cells_of,
+    frame_numbers,
+    is_frame,
+    is_texts,
+    named_cells,
+    new_cells,
+    split_frame,
+)
 from selc.data.sources.recognise import suits
 from selc.errors import InputError
 from selc.types import EvalSet, Inputs
@@ -53,9 +61,29 @@ def object_bundle(x: Any, labels: Any, others: Mapping[str, Any], text_model: st
         shape=how.shape,
         tests={name: part for name, part in sets.items() if name != "val"},
         val=sets.get("val"),
-        notes=notes_on_empty_texts(coding, items) if coding else [],
+        notes=_notes(_cells(x, labels, items), how, numbers.cpu(), classes) if _fit(numbers, inputs) else [],
         recipe=suits(len(numbers)) if coding else Recipe(),
     )
+
+
+def _fit(labels: Tensor, inputs: Inputs) -> bool:
+    """Whether there is a label for each item; what is to be said of others is said where they are refused."""
+    return labels.shape == (len(inputs),) and bool((labels >= 0).all())
+
+
+def _cells(x: Any, labels: Any, items: Any) -> Cells | None:
+    """Columns that have names, also those of a DataFrame that is nothing but numbers."""
+    if isinstance(items, Mapping) or not is_frame(x):
+        return items if isinstance(items, Mapping) else None
+    beside = labels is None or isinstance(labels, str)
+    return named_cells(x, split_frame(x, labels)[1] if beside else None)
+
+
+def _notes(cells: Cells | None, how: Features | Plain, labels: Tensor, classes: tuple[str, ...]) -> list[str]:
+    """What is worth knowing of columns and of classes, which are numbers where they have no names."""
+    coding = how.coding if isinstance(how, Features) else None
+    named = classes or tuple(map(str, range(int(labels.max()) + 1)))
+    return [*(() if cells is None else notes_on_table(coding, cells, labels)), *notes_on(labels, named)]
 
 
 def _items(x: Any, labels: Any, how: Features | Plain | None = None) -> tuple[Any, Any]:
