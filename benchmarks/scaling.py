@@ -212,8 +212,7 @@ def processes(repeats: int, task: Task) -> dict[str, Any]:
             entries = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
             seconds[name].append(statistics.median(e["seconds"] for e in entries[1:]))
     ratios = {
-        f"two/{other}": statistics.median(a / b for a, b in zip(seconds["two"], seconds[other], strict=True))
-        for other in ("one", "threads")
+        other: [a / b for a, b in zip(seconds["two"], seconds[other], strict=True)] for other in ("one", "threads")
     }
     return {
         "kind": "processes",
@@ -221,7 +220,10 @@ def processes(repeats: int, task: Task) -> dict[str, Any]:
         "rows": task.rows,
         "shape": list(task.shape),
         "seconds": {k: statistics.median(v) for k, v in seconds.items()},
-        **ratios,
+        **{f"two/{other}": statistics.median(values) for other, values in ratios.items()},
+        "range": {other: [min(values), max(values)] for other, values in ratios.items()},
+        "repeats": repeats,
+        "load": os.getloadavg()[2],  # of a quarter of an hour, ours included
     }
 
 
@@ -268,14 +270,21 @@ def page(lines: list[dict[str, Any]]) -> str:
             f"| {N:,} | {C} | {store} | {line['bytes'] / 1e6:,.0f} | {formula(N, C, store) / 1e6:,.0f} "
             f"| {line['start']:.2f} |"
         )
-    text += ["", "## Processes", ""]
+    text += ["", "## Processes"]
     for line in (entry for entry in lines if entry.get("kind") == "processes"):
-        text.append(
+        spread = {
+            other: f" ({low:.2f} to {high:.2f} in {line['repeats']} repeats)"
+            for other, (low, high) in line.get("range", {}).items()
+        }
+        load = f"; {line['load']:.1f} processes wanted them on average" if "load" in line else ""
+        text += [
+            "",
             f"An epoch of {line['rows']:,} x {line.get('shape', 256)} by the network {line.get('net', 'mlp')} with "
             "`torchrun --nproc-per-node 2`, one thread each: "
-            f"{line['two/one']:.2f} of the time of one process with one thread, {line['two/threads']:.2f} of one "
-            "process with two threads (wall clock, two cores)."
-        )
+            f"{line['two/one']:.2f} of the time of one process with one thread{spread.get('one', '')}, "
+            f"{line['two/threads']:.2f} of one process with two threads{spread.get('threads', '')} "
+            f"(wall clock, two cores{load}).",
+        ]
     return "\n".join(text) + "\n"
 
 

@@ -15,6 +15,7 @@ ROUNDING = 1e-5  # by which a mean of equal numbers may miss them
 TINY = torch.finfo(torch.float32).tiny  # keeps a division by a sum of zeros finite
 WIDE = 2048  # columns from which on the largest are looked for in two steps
 PARTS = 16  # entries of a group at most
+HEAP = 64  # columns for each entry from which on torch keeps the largest so far, and passes over smaller ones
 
 
 class Whole(Form):
@@ -79,14 +80,13 @@ class TopK(Form):
             self._keep(held, slot, updated)
             return updated
         values, classes = held["values"].index_select(0, slot), self._numbers(held, slot)
-        updated, left = self._others(held, slot, p, classes, values.amin(dim=1, keepdim=True))
-        updated.lerp_(p, weight).scatter_(1, classes, 0.0)
-        left.mul_(1.0 - weight)
-        rest, share = updated.sum(dim=1).add_(left), left.div_(self.others)
-        highest = updated.amax(dim=1).add_(share)  # of the others
+        updated, rest = self._others(held, slot, p, classes, values.amin(dim=1, keepdim=True), weight)
+        highest = updated.amax(dim=1)
         values.lerp_(p.gather(1, classes), weight)
-        updated.add_(share.unsqueeze(1)).scatter_(1, classes, values)
-        self._after(held, slot, updated, (values, rest, values.amin(dim=1) < highest))
+        updated.scatter_(1, classes, values)
+        held["values"].index_copy_(0, slot, values)
+        held["rest"].index_copy_(0, slot, rest)
+        self._search(held, slot, updated, classes, values.amin(dim=1) < highest)
         return updated
 
     def write_labels(self, held: Held, slot: Tensor, label: Tensor) -> None:
@@ -116,41 +116,40 @@ class TopK(Form):
         kept = held["values"].index_select(0, slot).masked_fill(~found, 0.0).sum(dim=1)
         return torch.where(found.any(dim=1), kept, share)
 
-    def _others(self, held: Held, slot: Tensor, p: Tensor, classes: Tensor, lowest: Tensor) -> tuple[Tensor, Tensor]:
-        """The sums of the others at ``slot`` laid out as ``p`` suggests, and what is left over of each, [B].
+    def _others(
+        self, held: Held, slot: Tensor, p: Tensor, classes: Tensor, lowest: Tensor, weight: float
+    ) -> tuple[Tensor, Tensor]:
+        """The others at ``slot`` after an update by ``p``, [B, columns], and their new sums, [B].
 
-        It has been like that in the updates before; what is left over is to be spread evenly. No entry gets more than
-        the ``lowest`` one that is kept, as it would have been kept. Columns that are kept are zero.
+        Their old sum is laid out as ``p`` suggests: it has been like that in the updates before. No entry gets more
+        than the ``lowest`` one that is kept, as it would have been kept; what is left over is spread evenly. It is one
+        pass, in few calls: of a small batch these take longer than the arithmetic.
         """
-        rest = held["rest"].index_select(0, slot)
-        rows = p.scatter(1, classes, 0.0)
-        scale = rest / rows.sum(dim=1).clamp_min_(TINY)
-        rows.mul_(scale.unsqueeze(1)).clamp_(max=lowest)
-        return rows, rest.sub_(rows.sum(dim=1)).clamp_min_(0.0)
+        rest = held["rest"].index_select(0, slot).unsqueeze(1)
+        now = p.scatter(1, classes, 0.0)
+        total = now.sum(dim=1, keepdim=True)
+        updated = now.mul(rest / total.clamp_min(TINY)).clamp_(max=lowest)
+        left = rest.sub(updated.sum(dim=1, keepdim=True)).clamp_min_(0.0)  # before the update, so none stays none
+        updated.lerp_(now, weight).add_(left, alpha=(1.0 - weight) / self.others)
+        return updated, rest.lerp_(total, weight)[:, 0]
 
-    def _after(self, held: Held, slot: Tensor, updated: Tensor, stays: tuple[Tensor, Tensor, Tensor]) -> None:
-        """Store an update: of most rows the same columns are kept, and only the others are searched again.
-
-        ``stays`` are the entries and sums of the columns that were kept, and which rows have a larger one now.
-        """
-        values, rest, changed = stays
+    def _search(self, held: Held, slot: Tensor, rows: Tensor, classes: Tensor, changed: Tensor) -> None:
+        """Search the rows that have ``changed``, of which another column than ``classes`` is among the largest now."""
         count = int(changed.sum())
-        if 4 * count > 3 * len(slot):
-            self._keep(held, slot, updated)
+        if count == 0:
             return
-        held["values"].index_copy_(0, slot, values)
-        held["rest"].index_copy_(0, slot, rest)
-        if count:
+        if count <= 0.75 * len(slot):  # of more rows, picking them out takes longer than searching all
             place = changed.nonzero().flatten()
-            self._keep(held, slot.index_select(0, place), updated.index_select(0, place))
+            slot, rows, classes = (whole.index_select(0, place) for whole in (slot, rows, classes))
+        self._keep(held, slot, rows, classes)
 
-    def _keep(self, held: Held, slot: Tensor, rows: Tensor) -> None:
+    def _keep(self, held: Held, slot: Tensor, rows: Tensor, likely: Tensor | None = None) -> None:
         """Store what is kept of ``rows``, which are changed for a moment: a second copy may be large."""
         if self.columns == self.k:
             classes = torch.arange(self.k, device=rows.device).expand(len(rows), -1)
             self._put(held, slot, rows, classes, torch.zeros(len(rows), device=rows.device))
             return
-        values, classes = largest(rows, self.k)
+        values, classes = largest(rows, self.k, likely)
         rest = rows.scatter_(1, classes, 0.0).sum(dim=1)  # a difference of two sums could be below zero
         rows.scatter_(1, classes, values)
         self._put(held, slot, values, classes, rest)
@@ -175,16 +174,17 @@ class TopK(Form):
         return number
 
 
-def largest(rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def largest(rows: Tensor, k: int, likely: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The k largest entries of each row and their columns, in no order.
 
     Of many columns the largest entry of each of M groups is found first. The k largest entries lie in the k groups
-    with the largest ones, so that only those are searched; it is exact, and several times as fast as one search.
+    with the largest ones, so that only those are searched; it is exact, and several times as fast as one search. Of
+    fewer the ``likely`` columns [B, k] are looked at first: hardly any other one is then larger than the k so far.
     """
     B, C = rows.shape
     parts = min(PARTS, math.isqrt(C // k))
     if C < WIDE or parts < 2 or C // parts <= k:
-        return rows.topk(k, dim=1, sorted=False)
+        return rows.topk(k, dim=1, sorted=False) if likely is None or HEAP * k > C else _from(rows, likely)
     M = C // parts
     best = rows[:, : M * parts].unflatten(1, (parts, M)).amax(dim=1).topk(k, dim=1, sorted=False).indices
     steps = torch.arange(parts, device=rows.device).mul_(M)
@@ -193,3 +193,11 @@ def largest(rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
         places = torch.cat([places, torch.arange(M * parts, C, device=rows.device).expand(B, -1)], dim=1)
     values, found = rows.gather(1, places).topk(k, dim=1, sorted=False)
     return values, places.gather(1, found)
+
+
+def _from(rows: Tensor, likely: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest entries of each row and their columns, searched from the ``likely`` columns on."""
+    k = likely.shape[1]
+    others = rows.scatter(1, likely, -torch.inf)
+    values, found = torch.cat([rows.gather(1, likely), others], dim=1).topk(k, dim=1, sorted=False)
+    return values, torch.where(found < k, likely.gather(1, found.clamp(max=k - 1)), found - k)
