@@ -499,6 +499,13 @@ def test_bars_are_named_by_what_is_trained() -> None:
     names = [task.description for task in screen.bars.tasks]
     assert names == ["split 1 of 2", "split 2 of 2", "training", "training, stage 2"]
     assert [task.visible for task in screen.bars.tasks] == [False, False, False, True]  # there is one bar
+    written = io.StringIO()
+    piped = Screen(Console(file=written))
+    for stage in range(2):
+        piped.on_stage_begin(stage, 3, 0, 10, "")
+        entry = {"stage": stage, "epoch": 2, "loss": 1.0, "seconds": 1, "samples_per_second": 1}
+        piped.on_epoch_saved(EpochRecord(entry))
+    assert [line.partition("epoch 3/3")[0] for line in written.getvalue().splitlines()] == ["", "stage 2, "]
     labelled = Screen(Console(file=io.StringIO(), force_terminal=True), label="SELC")
     labelled.on_stage_begin(0, 3, 0, 10, aside="split 1 of 5")
     labelled.on_stage_begin(1, 3, 0, 10, "")

@@ -64,7 +64,7 @@ class Screen(Callback):
         self.task: TaskID | None = None
         self.last_line = 0.0
         self.epochs = 0
-        self.aside = ""  # what the stage is for, if it is no part of the result
+        self.part = ""  # what the stage is for, if it is no part of the result; else its number, from the second on
         self.stages = 0  # of the result that began
         self.done = 0  # epochs of the stage that is shown, or was last
         self.noted: set[str] = set()  # each stage may have the same to say
@@ -85,12 +85,12 @@ class Screen(Callback):
             how = "Going back to the end of" if first_epoch < self.done else "Going on after"
             self._say(f"{how} epoch {first_epoch}.")
         self.done = first_epoch
-        self.aside, self.epochs, self.last_line = aside, epochs, time.monotonic()
+        self.epochs, self.last_line = epochs, time.monotonic()
         self.stages += not aside
-        number = f"stage {self.stages}" if self.stages > 1 and not aside else ""
+        self.part = aside or (f"stage {self.stages}" if self.stages > 1 else "")
         label = self.label or ("" if aside else "training")
         self.task = self.bars.add_task(
-            ", ".join(part for part in (label, aside, number) if part),
+            ", ".join(part for part in (label, self.part) if part),
             total=epochs * rows,
             completed=first_epoch * rows,
             epoch=first_epoch,
@@ -113,7 +113,7 @@ class Screen(Callback):
             self.last_line = time.monotonic()
             left = (self.epochs - entry["epoch"] - 1) * entry["seconds"]
             speed = f"{entry['samples_per_second']:,.0f} samples/s, about {left:.0f} s left"
-            where = f"{self.aside}, " if self.aside else ""
+            where = f"{self.part}, " if self.part else ""
             self._say(f"{where}epoch {entry['epoch'] + 1}/{self.epochs}, {speed}, {news}")
 
     def on_message(self, text: str) -> None:
