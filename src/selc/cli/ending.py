@@ -127,6 +127,7 @@ def _lines(run: RunFolder) -> dict[str, str]:
     from selc.analysis import Why
     from selc.analysis.unchanged import which_changes, why_unchanged
     from selc.analysis.words import noise_words, percent
+    from selc.report.next_commands import to_look_at
     from selc.training.metrics import HEADLINE, formatted, headline, title, usual
 
     summary, actions = run.summary, run.summary["actions"]
@@ -134,8 +135,9 @@ def _lines(run: RunFolder) -> dict[str, str]:
     if summary["noise_rate"] is not None:
         lines["wrong labels"] = noise_words(summary["noise_rate"])
     changed, why = _changed(run), why_unchanged(summary)
-    look = f"; {actions['review']:,} {'more ' if changed and actions['relabel'] else ''}to look at"
-    if not actions["review"] or summary["why_unchanged"] == Why.NOT_LEARNT:  # then the order means nothing
+    review = to_look_at(run)
+    look = f"; {review:,} {'more ' if changed and actions['relabel'] else ''}to look at"
+    if not review or summary["why_unchanged"] == Why.NOT_LEARNT:  # then the order means nothing
         look = ""
     if changed:
         lines["labels changed"] = f"{changed:,} of {sum(actions.values()):,} ({percent(summary['changed'])}){look}"
