@@ -28,5 +28,6 @@ def to_look_at(run: RunFolder) -> int:
     actions, rate = run.summary["actions"], run.summary["noise_rate"]
     review: int = actions["review"]
     if run.summary["why_unchanged"] == Why.CANNOT_TELL and rate is not None and rate["estimate"] is None:
-        return max(review, min(round(rate["high"] * sum(actions.values())), LOOK))
+        may_be_wrong: int = round(rate["high"] * sum(actions.values()))
+        return max(review, min(may_be_wrong, LOOK))
     return review
