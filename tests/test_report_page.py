@@ -27,6 +27,7 @@ from selc.analysis.unchanged import which_changes
 from selc.analysis.words import ASSUMPTION, WHY, decision_sentence, percent, points
 from selc.callbacks import Callback, EpochRecord
 from selc.cli import app as cli
+from selc.cli.ending import _lines
 from selc.cli.report import figures as figures_command
 from selc.cli.report import report as report_command
 from selc.errors import ConfigError, InputError, SelcError
@@ -551,6 +552,18 @@ def test_what_was_replaced_is_what_is_to_be_relabelled(digits: RunFolder, page: 
     believed = {**digits.summary, "decision": None, "actions": actions}
     assert f"its {len(changed):,} changes" in which_changes(believed, len(changed))
     assert which_changes(believed, 0) == ""
+
+
+def test_the_end_of_a_training_and_the_command_below_it_name_one_number(
+    digits: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing can tell, as many as may be wrong: of a thousand 5 % of them, though three alone are listed."""
+    rate = {"estimate": None, "likely": 0.02, "low": 0.0, "high": 0.05}
+    actions = {"keep": 997, "review": 3, "relabel": 0}
+    summary = {**digits.summary, "why_unchanged": Why.CANNOT_TELL.value, "actions": actions, "noise_rate": rate}
+    monkeypatch.setattr(RunFolder, "summary", property(lambda self: summary))
+    assert _lines(digits)["labels changed"].endswith("; 50 to look at")
+    assert next_commands(digits)[1][1] == "look at 50 labels in the browser"
 
 
 @pytest.mark.usefixtures("undrawn")

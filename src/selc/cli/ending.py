@@ -135,9 +135,9 @@ def _lines(run: RunFolder) -> dict[str, str]:
     if summary["noise_rate"] is not None:
         lines["wrong labels"] = noise_words(summary["noise_rate"])
     changed, why = _changed(run), why_unchanged(summary)
-    count, more = (actions["review"], "more ") if changed and actions["relabel"] else (to_look_at(summary), "")
-    look = f"; {count:,} {more}to look at"
-    if not count or summary["why_unchanged"] == Why.NOT_LEARNT:  # then the order means nothing
+    review = to_look_at(run)
+    look = f"; {review:,} {'more ' if changed and actions['relabel'] else ''}to look at"
+    if not review or summary["why_unchanged"] == Why.NOT_LEARNT:  # then the order means nothing
         look = ""
     if changed:
         lines["labels changed"] = f"{changed:,} of {sum(actions.values()):,} ({percent(summary['changed'])}){look}"
