@@ -251,9 +251,9 @@ def measurements() -> list[Measurement]:
 
 
 COMPILING = (
-    "Compiled networks train without a break or a second compilation of their graph. Of an MLP torch.compile has nothing "
-    "to gain: nearly all is matrix products, which stay the same calls, and its guards and wrappers cost some 0.3 ms of "
-    "a step of 3.3; so a loop by hand is slower with it as well (mlp-hand-compile)."
+    "Compiled networks train without a break or a second compilation of their graph. Of an MLP torch.compile has "
+    "nothing to gain: nearly all is matrix products, which stay the same calls, and its guards and wrappers cost some "
+    "0.3 ms of a step of 3.3; so a loop by hand is slower with it as well (mlp-hand-compile)."
 )
 
 
