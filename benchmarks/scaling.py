@@ -318,8 +318,8 @@ def main() -> None:
     if "memory".startswith(arguments.only):
         for line in memory(max(1, arguments.repeats // 2), arguments.largest):
             keep(line)
-    if "processes".startswith(arguments.only):
-        for task in (replace(LOOP, batch_size=1024), replace(CNN, rows=5_120, batch_size=256)):
+    for task in (replace(LOOP, batch_size=1024), replace(CNN, rows=5_120, batch_size=256)):
+        if f"processes-{task.net}".startswith(arguments.only):
             keep(processes(arguments.repeats, replace(task, rows=min(task.rows, arguments.largest))))
     lines = list(found.values())
     write_text(results, "".join(json.dumps(line) + "\n" for line in lines))
