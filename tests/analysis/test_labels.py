@@ -13,7 +13,15 @@ from torch import Tensor, nn
 
 from selc.analysis import LabelAnalysis, Why, analyse
 from selc.analysis.findings import KEEP, RELABEL, REVIEW
-from selc.analysis.label_analysis import judgements, like, mean_probabilities, named_blindly, transitions
+from selc.analysis.label_analysis import (
+    both_witnesses,
+    judgements,
+    like,
+    mean_probabilities,
+    named_blindly,
+    transitions,
+)
+from selc.analysis.noise_rate import NoiseRate
 from selc.analysis.training_pass import by_training_pass, calmest
 from selc.losses.watcher import first_minimum, waited
 from selc.memory import Store
@@ -247,6 +255,22 @@ def test_a_class_that_was_never_held_out_is_never_changed() -> None:
     assert not bool(((found.corrected == 2) & (given != 2)).any())
 
 
+def test_both_witnesses_are_their_mean_without_classes_that_were_never_held_out() -> None:
+    """And a row that was never held out has its given label."""
+    outcome, given, _ = made_up(0.2, 0.1)
+    rows = (given != 2).nonzero().flatten()
+    seen, _ = turning(outcome)
+    some = Evidence(given[rows], seen.predictions[:, rows], seen.confidences[:, rows], seen.given[:, rows], C, 5, rows)
+    decision = replace(decide(some, 2 * L), reason=Reason.FALL)
+    judged = judgements(some, decision, None, given)
+    both = both_witnesses(judged, some, decision, outcome.target, given, NoiseRate(0.5, 0.0, 1.0))
+    wanted = nn.functional.one_hot(given, C).double()
+    wanted[rows] = (judged.held_probabilities + outcome.target.full()[rows].double()) / 2
+    wanted[rows, 2] = 0
+    assert both is not None
+    torch.testing.assert_close(both, wanted)
+
+
 def test_held_out_rows_and_others_have_the_same_distribution_of_quality() -> None:
     """One part of 300 is held out; the others are judged by the training pass, which is surer of the given labels."""
     held = torch.arange(0, N, 4)
@@ -335,6 +359,11 @@ def test_a_matrix_of_certain_changes_counts_them() -> None:
     assert found.tolist() == [[1, 0, 0], [0.5, 0.5, 0], [0, 0, 1]]
 
 
+def test_a_class_of_which_there_is_half_a_row_has_a_line_of_its_own_in_the_matrix() -> None:
+    found = transitions(torch.tensor([0, 0]), torch.tensor([1, 0]), torch.tensor([0.5, 0.0]), 3)
+    assert found.tolist() == [[1, 0, 0], [1, 0, 0], [0, 0, 1]]
+
+
 def test_values_are_moved_to_another_distribution_and_keep_their_order() -> None:
     values, others = torch.rand(50, generator=rng(0)).double(), torch.randn(400, generator=rng(1)).double() * 3 + 7
     moved = like(values, others)
@@ -350,6 +379,12 @@ def test_the_value_of_a_rank_is_the_quantile_of_that_rank_among_the_others(count
     values, others = torch.rand(count, generator=rng(0)).double(), torch.randn(many, generator=rng(1)).double()
     wanted = np.quantile(others.numpy(), (np.arange(count) + 0.5) / count, method="hazen")
     np.testing.assert_allclose(like(values, others).sort().values, wanted, atol=1e-12)
+
+
+def test_where_there_are_no_others_values_stay_as_they_are() -> None:
+    values = torch.tensor([0.3, 0.1]).double()
+    assert torch.equal(like(values, values[:0]), values)
+    assert len(like(values[:0], values)) == 0
 
 
 @pytest.mark.parametrize("classes", [2, 3, 5])
@@ -413,6 +448,26 @@ def test_a_row_that_was_trained_on_is_judged_by_the_epochs_that_begin_after_the_
     held_out = (evidence.predictions, evidence.confidences, evidence.given, evidence.labels)
     torch.testing.assert_close(found.held_probabilities, mean_probabilities(*held_out, looks, C))
     assert not torch.equal(seen.predictions[1, rows], seen.predictions[2, rows])
+
+
+@pytest.mark.parametrize(("first", "best", "epochs"), [(2, 6.0, range(3, 6)), (L - 1, float(L), range(L - 1, L))])
+def test_a_row_that_was_trained_on_is_judged_by_all_epochs_up_to_the_best_and_by_one_at_least(
+    first: int, best: float, epochs: range
+) -> None:
+    """One look an epoch. Where the start is the last look no epoch begins after it; then it is the last one."""
+    outcome, given, _ = made_up(0.2, 0.2, torch.arange(0, N, 2))
+    evidence, decision = turning(outcome)
+    decision = replace(decision, first=first, start=first + 1.0, best=best, last=L - 1)
+    seen = Pass(outcome.losses, outcome.predictions, outcome.confidences, outcome.beliefs)
+    found = judgements(evidence, decision, seen, given)
+    rows = torch.arange(1, N, 2)
+    wanted = np.zeros((len(rows), C))
+    for epoch in epochs:
+        sure = outcome.confidences[epoch, rows].double().numpy()
+        table = np.tile(((1 - sure) / (C - 1))[:, None], C)
+        table[np.arange(len(rows)), outcome.predictions[epoch, rows]] = sure
+        wanted += table
+    assert found.predicted[rows].tolist() == wanted.argmax(axis=1).tolist()
 
 
 def test_a_row_that_was_never_trained_on_has_the_quality_that_held_out_looks_give_it() -> None:

@@ -73,6 +73,26 @@ def test_the_unit_and_the_order_do_not_matter() -> None:
     assert scaled.usual == pytest.approx(1000 * plain.usual, rel=1e-4)
 
 
+def test_where_the_origin_lies_does_not_matter() -> None:
+    """On a grid of 1 / 1024, so that what is moved by 4096 is moved without rounding."""
+    x = (rows(300, 20, 5, seed=2) * 1024).round() / 1024
+    x[7], x[8] = x[3], x[8] * 50
+    x[7, 0] += 1 / 1024
+    plain, moved = neighbours(x), neighbours(x + 4096)
+    assert [pair[:2] for pair in plain.near] == [pair[:2] for pair in moved.near] == [(3, 7)]
+    assert [row for row, _ in plain.far] == [row for row, _ in moved.far] == [8]
+    assert moved.usual == pytest.approx(plain.usual, rel=1e-3)
+
+
+def test_distances_that_are_steps_or_nothing_say_nothing() -> None:
+    """As on a grid, where most rows have five neighbours at one distance; and of rows nearer than fp32 can tell."""
+    last = torch.ones(400).double()
+    last[::4] = 2**0.5
+    assert module._share(torch.ones(400).double(), last, 400) == 0
+    found = neighbours(1e-30 * torch.arange(200.0)[:, None])
+    assert (found.same, found.near, found.far) == ([], [], [])
+
+
 def test_equal_rows_are_told_whatever_their_number() -> None:
     x = torch.tensor([[0.0, 1.0], [2.0, 3.0], [-0.0, 1.0], [2.0, 3.0], [5.0, 6.0], [2.0, 3.0]])
     found = neighbours(x)

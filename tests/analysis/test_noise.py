@@ -11,6 +11,7 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
+from selc.analysis.lapse import RATES
 from selc.analysis.lapse import fit as fitted_to
 from selc.analysis.noise_rate import Noise, NoiseRate, explain
 from tests.helpers import rng
@@ -155,6 +156,18 @@ def test_overconfident_is_surer_than_right_by_more_than_so_many_standard_errors(
         assert explain(torch.arange(400) < wrong, confidence, 3, slack).overconfident is expected
         found.add(expected)
     assert found == {True, False}
+
+
+def test_what_is_exactly_as_sure_as_it_is_right_is_not_overconfident() -> None:
+    """Three labels of four are predicted, each with a confidence of 3 / 4."""
+    assert not explain(torch.arange(400) < 100, torch.full((400,), 0.75), 4).overconfident
+
+
+def test_shares_that_are_tried_lie_closer_together_the_smaller_they_are_and_end_below_chance() -> None:
+    contradicted, confidence = contradictions(200, 0.1, -1.0, 1.0, 4, seed=0)
+    rates = fitted_to(confidence, contradicted, 4, least=1.0).rates
+    wanted = 3 / 4 * (np.arange(RATES) / RATES) ** 2
+    np.testing.assert_allclose(rates, wanted, atol=1e-15)
 
 
 def test_more_contradictions_of_sure_predictions_are_more_wrong_labels() -> None:

@@ -109,6 +109,7 @@ def test_a_few_rows_are_enough_to_answer() -> None:
         ([["a", "b"]], [0], "must be numbers [N, C]"),
         ([[0.5, np.nan], [0.5, 0.5]], [0, 1], "finite"),
         ([[2.0, -1.0], [0.5, 0.5]], [0, 1], "softmax"),
+        ([[0.7, 0.5, -0.2], [0.2, 0.3, 0.5]], [0, 1], "from -0.2 to 0.7"),
         ([[0.9, 0.8], [0.5, 0.5]], [0, 1], "multi-label"),
         ([[0.5, 0.5], [0.5, 0.5]], [0, 1, 1], "one class for each of the 2 rows"),
         ([[0.5, 0.5], [0.5, 0.5]], [[0, 1], [1, 0]], "multi-label"),

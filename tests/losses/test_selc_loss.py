@@ -438,6 +438,20 @@ def test_a_world_of_one_process_still_refuses_repeats(monkeypatch: pytest.Monkey
         repeat_in_batch(make())
 
 
+def test_a_sample_counts_the_same_in_every_process_also_where_a_batch_is_shorter() -> None:
+    """The processes' gradients are averaged, so the mean of what they reduce to is the mean over all samples."""
+
+    class Two(World):
+        size = 2
+
+        def sum(self, values: Tensor) -> Tensor:
+            return torch.tensor(5)
+
+    one, other = torch.tensor([1.0, 2.0, 4.0]), torch.tensor([8.0, 16.0])
+    reduced = [float(make()._reduce(losses, Two())) for losses in (one, other)]
+    assert sum(reduced) / 2 == pytest.approx(31 / 5)
+
+
 def test_what_the_user_said_about_repeats_goes_before_the_world(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_world(monkeypatch, 2)
     with pytest.raises(InputError, match="once per epoch"):

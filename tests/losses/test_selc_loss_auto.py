@@ -352,6 +352,18 @@ def test_a_watcher_counts_the_predictions_that_change_of_the_rows_it_has_seen_be
         watcher.ask()
 
 
+def test_an_epoch_in_which_some_rows_do_not_come_counts() -> None:
+    """By hand: of 20 rows the last four never come; of the others first four change their class, then eight."""
+    labels = random_labels(20, 2, seed=0)
+    criterion, index = SELCLoss(labels, 2, epochs=20), torch.arange(16)
+    for epoch, ones in enumerate([0, 4, 12]):
+        criterion.set_epoch(epoch)
+        criterion(torch.eye(2)[(index < ones).long()], labels[:16], index)
+    criterion.set_epoch(3)
+    assert isinstance(criterion.watcher, Watcher)
+    assert criterion.watcher.changes == [4 / 16, 8 / 16]
+
+
 def test_a_watcher_goes_on_from_a_saved_state_in_the_middle_of_an_epoch() -> None:
     shares = [0.5, 0.1, 0.3, 0.3, 0.3, 0.3]
     whole, first, second = (Watcher(20, epochs=9) for _ in range(3))

@@ -95,6 +95,15 @@ def test_integers_stay_integers() -> None:
     assert store.full().tolist() == [[0], [2**40], [0]]
 
 
+def test_single_entries_of_a_table_have_its_type() -> None:
+    """Neither a third in double precision nor this whole number could be told in 32 bits."""
+    for value, dtype in ((2**40 + 1, torch.int64), (1 / 3, torch.float64)):
+        store = Store(2, 3, dtype=dtype)
+        store.write(torch.tensor([1]), torch.tensor([[0, value, 0]], dtype=dtype))
+        assert store.top()[0].tolist() == [0, value]
+        assert store.at(torch.tensor([2, 1])).tolist() == [0, value]
+
+
 def test_state_dict_brings_every_row_back() -> None:
     store, other = Store(5, 3), Store(5, 3)
     store.write(torch.arange(5), torch.rand(5, 3, generator=rng(0)))

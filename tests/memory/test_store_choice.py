@@ -78,6 +78,13 @@ def test_where_the_machine_does_not_say_what_is_free_it_is_half_of_what_there_is
     assert free_bytes() == 4096 * 1000 / 2
 
 
+def test_a_machine_that_says_nothing_at_all_has_four_gigabytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("selc.memory.choice.Path", lambda path: tmp_path / path.lstrip("/"))
+    monkeypatch.delattr("os.sysconf", raising=False)
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    assert free_bytes() == 4 * 1024**3
+
+
 @pytest.mark.parametrize(("rows", "size"), [(250_000, "0.1 GB"), (249_000, "99.6 MB")])
 def test_a_tenth_of_a_gigabyte_is_told_in_gigabytes(rows: int, size: str) -> None:
     assert f"{rows:,} x 100 numbers are {size} per table" in choose_form(rows, 100, GB)[1]

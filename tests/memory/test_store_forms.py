@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import os
+import tempfile
 from pathlib import Path
 from typing import Any, get_args
 
@@ -225,6 +226,10 @@ def test_top_k_takes_at_most_64_bytes_per_sample(columns: int, size: int) -> Non
     assert columns <= 16 or tensors["values"].shape == (5, 8)
 
 
+def test_top_k_takes_at_most_64_bytes_also_of_more_than_16_million_classes() -> None:
+    assert Store(1, 2**24 + 1, form="top-k").bytes_per_row <= 64
+
+
 def test_rows_of_at_most_16_classes_are_kept_whole_by_top_k() -> None:
     labels, index = random_labels(7, 16, seed=0), torch.arange(7)
     dense, kept = Store.from_labels(labels, 16), Store.from_labels(labels, 16, form="top-k")
@@ -255,6 +260,14 @@ def test_a_process_holds_its_own_rows_only(form: FormName) -> None:
     assert store.among_held(torch.tensor([0, 9, 4, 3])).tolist() == [9, 4]
     with pytest.raises(InputError, match="got row 3, which another one holds"):
         store.read(torch.tensor([4, 3]))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_process_with_one_row_refuses_those_behind_it_too(form: FormName) -> None:
+    store = Store(10, 30, form=form, owned=torch.tensor([3]))
+    assert store.read(torch.tensor([3])).shape == (1, 30)
+    with pytest.raises(InputError, match="got row 7, which another one holds"):
+        store.read(torch.tensor([7]))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -320,6 +333,23 @@ def test_a_table_on_disk_leaves_no_file_behind(tmp_path: Path) -> None:
     assert float(store.full().sum()) == 50
     assert store.like().form == "disk"
     assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_a_table_on_disk_leaves_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    handles: list[int] = []
+    make = tempfile.mkstemp
+
+    def noted(**options: Any) -> tuple[int, str]:
+        handle, name = make(**options)
+        handles.append(handle)
+        return handle, name
+
+    monkeypatch.setattr(tempfile, "mkstemp", noted)
+    store = Store(10, 5, form="disk", folder=tmp_path)
+    assert float(store.full().sum()) == 0
+    (handle,) = handles
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(handle)
 
 
 def test_a_table_for_which_there_is_no_space_is_a_sentence(tmp_path: Path) -> None:

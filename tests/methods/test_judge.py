@@ -158,6 +158,13 @@ def test_with_few_groups_there_are_fewer_splits_and_with_one_nothing_is_held_out
     assert (found.evidence, found.decision.reason, asked) == (None, Reason.TOO_FEW, [])
 
 
+def test_two_groups_are_two_splits() -> None:
+    found, asked = judged(replace(many(), groups=torch.arange(ROWS) % 2))
+    assert len(asked) == 2
+    assert found.evidence is not None
+    assert found.evidence.splits == 2
+
+
 def test_by_time_stretches_are_held_out() -> None:
     time = torch.rand(ROWS, generator=rng(0)).double()
     asked = judged(replace(many(), time=time))[1]
@@ -207,7 +214,7 @@ def test_one_part_in_33_stays_out_of_everything_that_follows() -> None:
     data = many(990)
     found, (only,) = judged(data, seconds=100.0)
     held = held_in(only)
-    assert len(held) == pytest.approx(990 / 33, abs=C)
+    assert len(held) == 990 / 33
     assert sorted(data.labels.hard[held].unique().tolist()) == list(range(C))
     assert found.evidence is not None
     assert found.evidence.rows is not None
@@ -269,6 +276,14 @@ def test_where_there_are_few_epochs_several_looks_are_taken_in_each(
         assert often * len(found.evidence.labels) <= rows / 33 + often
 
 
+def test_where_looks_are_taken_more_often_a_start_is_still_told_in_epochs() -> None:
+    """By hand: of four epochs one can be stepped back, so the start is after three, with three looks in each."""
+    val = EvalSet(ArrayInputs(torch.zeros(20, 1)), random_labels(20, C, seed=7))
+    found, (only,) = judged(many(33 * 60), epochs=4, val=val)
+    assert (only.per_epoch, only.back) == (3, 1)
+    assert found.decision.start == 3
+
+
 def test_it_says_what_it_does_and_how_long_that_takes() -> None:
     train = stages(ROWS, seconds=2.0)
     judge(many(), train)
@@ -298,6 +313,12 @@ def test_it_can_be_told_from_a_validation_set_and_from_one_part() -> None:
     val = EvalSet(ArrayInputs(torch.zeros(ROWS, 1)), many().labels.hard)
     assert known_rate("auto", many(), stages(val=val, wrong=0.3)) == pytest.approx(0.3, abs=0.01)
     assert known_rate("auto", many(6600), stages(6600, seconds=100.0, wrong=0.3)) == pytest.approx(0.3, abs=0.1)
+
+
+def test_of_too_few_rows_to_hold_any_out_no_label_is_taken_for_wrong() -> None:
+    train = stages()
+    assert known_rate("auto", train_set(random_labels(12, C, seed=0), C), train) == 0.0
+    assert train.asked == []
 
 
 def test_a_share_that_is_given_is_taken_and_nothing_is_trained() -> None:

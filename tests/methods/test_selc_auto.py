@@ -28,7 +28,8 @@ from selc.training.checkpoints.snapshots import Snapshots
 from selc.turning import Decision, Evidence, Reason, TurningPoint
 from selc.turning.paper import turning_point
 from selc.types import Decided, EvalSet, Labels, Outcome, StagePlan, TrainSet
-from tests.methods.common import Over
+from tests.methods.common import Over, Stages
+from tests.methods.common import outcome as made_up
 from tests.tiers import but_for, exhaustive
 from tests.toy import BrokenOffError, StopAfter, assert_same_bits, results
 
@@ -539,6 +540,19 @@ def test_verified_labels_stay_and_are_trained_on_but_are_no_evidence() -> None:
 
 
 # The paper's pilot, SELC+, and the rest
+
+
+@pytest.mark.parametrize(("margin", "start"), [(1, 3), (10, 0)])
+def test_after_a_pilot_the_start_and_the_momentum_are_the_paper_s(margin: int, start: int) -> None:
+    """Losses lie farthest apart in the fifth epoch, after four."""
+    losses = torch.linspace(0, 1, ROWS).repeat(8, 1)
+    losses[4] = (torch.arange(ROWS) % 2).float()
+    train = Stages(lambda number, _: made_up(torch.full((ROWS, 2), 0.5), losses=losses), epochs=8)
+    SELC(start="pilot", margin=margin).fit(data_with(), train)
+    pilot, run = train.asked
+    assert isinstance(pilot.method, CE)
+    assert isinstance(run.method, SELC)
+    assert (run.method.start, run.method.alpha) == (start, 0.9)
 
 
 @pytest.mark.exhaustive

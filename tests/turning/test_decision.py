@@ -112,6 +112,11 @@ def test_a_start_may_lie_within_the_first_epoch_and_not_before_the_earliest() ->
     assert decide(seen, 5, earliest=2.0).last == decide(seen, 5).last == 19
 
 
+def test_momentum_is_by_the_epochs_that_are_left_after_the_start() -> None:
+    """Two of twenty are left, so a label can lose three quarters of its weight with a momentum of a half."""
+    assert decide(in_two_steps(400, 300, 300), 20, earliest=18.0).alpha == pytest.approx(0.5)
+
+
 def test_of_nothing_held_out_nothing_is_claimed() -> None:
     none = Decision.too_few()
     assert (none.start, none.reason, none.can_see) == (None, Reason.TOO_FEW, False)
@@ -194,6 +199,14 @@ def test_another_training_is_worse_only_beyond_chance() -> None:
     spoilt = seen.predictions.clone()
     spoilt[:, :60] = (labels[:60] + 1) % 3
     assert worse(seen, spoilt)
+
+
+def test_the_same_predictions_are_not_worse_also_where_nothing_wavers() -> None:
+    labels = random_labels(400, 3, seed=0)
+    sure = torch.full((20, 400), 0.8)
+    seen = Evidence(labels, labels.expand(20, 400), sure, sure, 3, 1)
+    assert seen.scatter == 0
+    assert not worse(seen, seen.predictions)
 
 
 def test_how_many_labels_fewer_are_beyond_chance_is_as_written_out() -> None:

@@ -66,6 +66,16 @@ def test_its_state_goes_on_where_it_was() -> None:
     assert all(torch.equal(a, b) for a, b in zip(other.looks[-1], held_out.looks[-1], strict=True))
 
 
+def test_every_look_comes_back_from_a_state() -> None:
+    before, _ = asked([100, 200, 300], epochs=40)
+    after = HeldOut(lambda: (torch.zeros(M, C), LABELS), 40)
+    after.load_state_dict(before.state_dict())
+    assert len(after.looks) == 3
+    for ours, theirs in zip(after.looks, before.looks, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    assert (after.num_classes, after.decision) == (C, before.decision)
+
+
 def test_a_loader_is_read_in_eval_mode_and_leaves_no_trace() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, C)).train()

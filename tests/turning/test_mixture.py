@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from sklearn.mixture import GaussianMixture
@@ -33,6 +34,17 @@ def test_it_is_as_likely_as_scikit_learns_mixture_at_convergence(seed: int) -> N
     assert ours.mean == pytest.approx(theirs.means_.ravel()[order], abs=0.01)
     assert ours.weight == pytest.approx(theirs.weights_[order], abs=0.01)
     assert ours.std == pytest.approx(theirs.covariances_.ravel()[order] ** 0.5, abs=0.01)
+
+
+def test_a_small_tight_group_below_two_wide_ones_is_found_as_scikit_learn_finds_it_from_there() -> None:
+    """Two means lie elsewhere, and from the median on every cut leaves it among others."""
+    wide = [0.5 + 0.1 * torch.randn(240, generator=rng(1)), 0.9 + 0.03 * torch.randn(240, generator=rng(2))]
+    losses = torch.cat([0.1 + 0.005 * torch.randn(120, generator=rng(0)), *wide]).clamp(0, 1)
+    ours = fit_mixture(losses)
+    x = losses.double().numpy()[:, None]
+    theirs = GaussianMixture(2, tol=1e-7, max_iter=1000, means_init=[[0.1], [0.7]], random_state=0).fit(x)
+    assert float(ours.density(losses.double()).sum(dim=0).log().mean()) > theirs.score(x) - 1e-3
+    assert ours.mean == pytest.approx(np.sort(theirs.means_.ravel()), abs=0.01)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -71,6 +83,14 @@ def test_constant_losses_give_a_finite_mixture(value: float) -> None:
 
 def test_normalised_losses_run_from_zero_to_one_in_the_same_proportions() -> None:
     assert normalise(torch.tensor([3.0, 1.0, 2.0, 5.0])).tolist() == [0.5, 0.0, 0.25, 1.0]
+
+
+def test_clipped_losses_end_at_the_quantiles_of_both_ends() -> None:
+    """Of 101 losses five lie beyond each quantile."""
+    losses = torch.randn(101, generator=rng(0)).double().exp()
+    low, high = np.quantile(losses, [0.05, 0.95])
+    wanted = (np.clip(losses.numpy(), low, high) - low) / (high - low)
+    np.testing.assert_allclose(normalise(losses, clip=0.05), wanted, atol=1e-12)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])

@@ -40,6 +40,12 @@ def test_rows_that_may_not_be_held_out_are_not() -> None:
     assert torch.equal(part >= 0, among)
 
 
+def test_where_no_row_of_the_last_classes_may_be_held_out_the_others_still_are() -> None:
+    labels = torch.arange(90) % 4
+    among = labels < 2
+    assert torch.equal(deal_parts(labels, 5, seed=0, among=among) >= 0, among)
+
+
 def test_a_group_shares_a_part() -> None:
     labels, groups = random_labels(300, 2, seed=0), torch.randint(60, (300,), generator=rng(1))
     part = deal_parts(labels, 5, seed=0, groups=groups)

@@ -165,7 +165,7 @@ def _low(x: Tensor, sample: Tensor, most: Tensor) -> Tensor:
     some = x[sample].double()
     values, vectors = torch.linalg.eigh(some @ some.T)
     used = values > 1e-9 * values[-1]
-    axes = some.T @ vectors[:, used] / values[used].sqrt()  # the main one is the last
+    axes = some.T @ vectors[:, used]  # the main one is the last
     looked = sample[:200]
     for count in AXES:
         if count >= min(x.shape[1], axes.shape[1]):

@@ -121,7 +121,7 @@ def _histogram(losses: Tensor, bins: int) -> tuple[Tensor, Tensor]:
 
 
 def _quantile(x: Tensor, share: Tensor, q: float) -> Tensor:
-    return x[torch.searchsorted(share.cumsum(0), q).clamp(max=len(x) - 1)]
+    return x[torch.searchsorted(share.cumsum(0), q)]
 
 
 def _checked(losses: Tensor) -> Tensor:
