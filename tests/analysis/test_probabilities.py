@@ -213,7 +213,7 @@ def test_what_does_not_fit_together_is_refused_with_a_sentence(files: tuple[Path
     assert "multi-label" in with_labels(column(["a", "b"] * 300))
     assert "without" in with_labels(column(["0", "nan"] * 300))
     assert "at least two classes; got only '1'" in with_labels(column([1] * 600))
-    assert "label_column must be a column" in with_labels(column(given), "--label-column", "no")
+    assert "--label-column must be a column" in with_labels(column(given), "--label-column", "no")
     np.savez(folder / "two.npz", labels=np.eye(4, dtype=int)[given])
     assert "multi-label" in refused(folder, "p.npz", "two.npz")
     np.savez(folder / "many.npz", a=given, b=given)
