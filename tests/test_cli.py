@@ -472,7 +472,7 @@ def test_the_end_says_how_many_labels_are_wrong_and_why_none_was_changed(
     wide = {"estimate": None, "likely": 0.1, "low": 0.0, "high": 0.31}
     end = shown(noise_rate=wide, why_unchanged="cannot tell")
     assert end["wrong labels"] == "between 0% and 31%; wrong labels and hard samples cannot be told apart"
-    many = max(actions["relabel"] + actions["review"], 100)  # as the command that comes next says
+    many = max(actions["review"], 100)  # as many as a person can look at
     assert end["labels changed"] == f"none, because {WHY[Why.CANNOT_TELL]}; {many} to look at"
     assert "wrong labels" not in shown(noise_rate=None, why_unchanged="too few")
 
