@@ -159,7 +159,6 @@ CHECKS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:1 (pair|sample)")  # random rows may have one by chance
 @pytest.mark.parametrize("name", CHECKS)
 def test_it_is_an_estimator_like_any_other(name: str) -> None:
     CHECKS[name](quick())
@@ -228,7 +227,6 @@ def test_a_network_keeps_verified_labels_too() -> None:
     np.testing.assert_array_equal(net.fit(x, given, verified=wrong).corrected_labels_[wrong], given[wrong])
 
 
-@pytest.mark.filterwarnings("ignore:column")  # what is made of them is a note
 def test_a_pipeline_gets_its_frame_or_its_texts() -> None:
     x, _, given = blobs(spread=0.7)
     frame = pd.DataFrame({"a": x[:, 0], "b": np.where(x[:, 1] > 2.5, "high", "low")})

@@ -135,7 +135,6 @@ def mixed(rows: int = 120) -> tuple[pd.DataFrame, Array]:
     return pd.DataFrame({"size": size, "city": city, "sure": y.astype(bool)}), y
 
 
-@pytest.mark.filterwarnings("ignore:column")  # what is made of them is a note
 def test_a_frame_with_text_and_gaps_is_taken_as_it_is() -> None:
     frame, y = mixed()
     fitted = quick(method_options=GIVEN).fit(frame, y)
@@ -150,7 +149,6 @@ def test_a_frame_with_text_and_gaps_is_taken_as_it_is() -> None:
         fitted.predict(frame.head(1).astype({"size": object}).assign(size=["big"]))
 
 
-@pytest.mark.filterwarnings("ignore:column", "ignore:[0-9]+ pair")  # what is made of them, and found by chance
 def test_encoding_outside_gives_the_same_inputs_as_inside() -> None:
     """Seen by what one epoch of CE makes of them: too short for roundings to grow, and nothing is decided by them."""
     short: dict[str, Any] = {"method": "ce", "max_epochs": 1}
@@ -249,8 +247,7 @@ def digits() -> tuple[SELCClassifier, Array, Array, Array]:
     noisy[::5] = (noisy[::5] + 1) % 10
     ids = np.array([f"scan-{k}" for k in range(len(x))])
     classifier = SELCClassifier(max_epochs=20, module_options={"hidden": [64]}, random_state=0)
-    with pytest.warns(UserWarning, match="nearly the same|far from all others"):
-        fitted = classifier.fit(x, names[noisy], sample_ids=ids)
+    fitted = classifier.fit(x, names[noisy], sample_ids=ids)
     return fitted, x, names[true], names[noisy]
 
 

@@ -118,8 +118,7 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
     module_ : nn.Module or classifier
         The trained network, or the fitted classifier, whose classes are numbered.
     remarks_ : dict
-        What was noticed about the rows: sentences under ``notes``, and what they are about. They are also warnings,
-        or printed if ``verbose``.
+        What was noticed about the rows: sentences under ``notes``, and what they are about; printed if ``verbose``.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
@@ -226,7 +225,7 @@ class SELCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
                 seen = Bundle(self._scaled(x), labels, names, self.shape_, notes=notes)
         except InputError:
             return {}
-        told = Callbacks([_Printed()] if self.verbose else [])
+        told = Callbacks([_Printed() if self.verbose else _Silent()])
         return remarked(replace(seen, ids=list(map(str, ids.tolist()))), told, arrays=True)
 
     def _scaled(self, x: FeatureInputs) -> FeatureInputs:
@@ -452,6 +451,13 @@ def _ids(given: Any, count: int) -> Array:
 
 def _unheard(text: str) -> None:
     """What happens next is told to nobody."""
+
+
+class _Silent(Callback):
+    """Notes are kept, and no warning in each fold of a cross-validation."""
+
+    def on_notice(self, text: str) -> bool:
+        return True
 
 
 class _Printed(Callback):

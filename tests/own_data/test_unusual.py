@@ -165,7 +165,7 @@ def test_in_python_the_same_is_said_as_by_the_command(form: Any, tmp_path: Path)
         warnings.simplefilter("always")
         classifier = SELCClassifier(method="ce", max_epochs=1, batch_size=20, random_state=0).fit(data.x, data.labels)
     assert classifier.remarks_ == said
-    assert told(warned) == [in_python(note) for note in said["notes"]]
+    assert told(warned) == []  # it may be one fit of many
 
 
 @pytest.mark.parametrize("module", ["mlp", "pipeline"])
