@@ -183,7 +183,7 @@ def largest(rows: Tensor, k: int, likely: Tensor | None = None) -> tuple[Tensor,
     """
     B, C = rows.shape
     parts = min(PARTS, math.isqrt(C // k))
-    if C < WIDE or parts < 2 or C // parts <= k:
+    if C < WIDE or parts < 2:
         return rows.topk(k, dim=1, sorted=False) if likely is None or HEAP * k > C else _from(rows, likely)
     M = C // parts
     best = rows[:, : M * parts].unflatten(1, (parts, M)).amax(dim=1).topk(k, dim=1, sorted=False).indices
